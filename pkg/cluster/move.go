@@ -44,7 +44,7 @@ func (w *Writer) restartDeployment(ctx context.Context, a schedule.Restart) erro
 	switch {
 	case err != nil:
 		return err
-	case d.UID != a.UID || drain.WhyGap(d) != "":
+	case d.UID != a.UID || drain.WhyRestartGap(d) != "":
 		return nodegroup.ErrMoved
 	case d.Annotations[movedPod] == string(a.Pod):
 		return nil

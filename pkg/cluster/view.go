@@ -66,7 +66,7 @@ func (x *clusterIndex) storePod(pod *corev1.Pod) {
 // is on a cordoned node.
 func (x *clusterIndex) affectsDecision(before, pod *corev1.Pod) bool {
 	if pod.Spec.NodeName == "" {
-		return drain.IsRefused(pod) && (before == nil || !drain.IsRefused(before))
+		return drain.IsUnschedulable(pod) && (before == nil || !drain.IsUnschedulable(before))
 	}
 	node := x.nodes[pod.Spec.NodeName]
 	return before == nil || before.Spec.NodeName != pod.Spec.NodeName || node == nil || nodegroup.IsClosed(node) ||

@@ -112,7 +112,7 @@ func testFenceKeepsForeignMarks(t *testing.T, s *space) {
 				n.Annotations[nodemark.AnnotationGroupBaseline] == `{"desired":3}`
 		}},
 		{"the end of that", func(n *corev1.Node) nodegroup.Action {
-			return nodemark.FreeNode{NodeVersion: nodemark.VersionOf(n)}
+			return nodemark.UnholdNode{NodeVersion: nodemark.VersionOf(n)}
 		}, func(n *corev1.Node) bool { return marksOf(n) == marksOf(node) }},
 	}
 	var known *corev1.Node
@@ -151,7 +151,7 @@ func testStaleNodeIsNotPatched(t *testing.T, s *space) {
 		"no such node":       nodemark.Fence{NodeVersion: nodemark.NodeVersion{Node: "none", UID: node.UID, Version: node.ResourceVersion}},
 		"an older drain":     nodemark.StartDrain{NodeVersion: nodemark.NodeVersion{Node: node.Name, UID: node.UID, Version: "1"}},
 		"an older hold":      nodemark.HoldNode{NodeVersion: nodemark.NodeVersion{Node: node.Name, UID: node.UID, Version: "1"}},
-		"an older free":      nodemark.FreeNode{NodeVersion: nodemark.NodeVersion{Node: node.Name, UID: node.UID, Version: "1"}},
+		"an older free":      nodemark.UnholdNode{NodeVersion: nodemark.NodeVersion{Node: node.Name, UID: node.UID, Version: "1"}},
 		"an older unfence":   nodemark.Unfence{NodeVersion: nodemark.NodeVersion{Node: node.Name, UID: node.UID, Version: "1"}},
 		"nothing to unfence": nodemark.Unfence{NodeVersion: nodemark.VersionOf(node)},
 	}

@@ -45,13 +45,13 @@ func (b *Budget) Room(leaving int32) int32 {
 
 // Budgets finds the budgets that cover a pod. The zero value covers nothing.
 type Budgets struct {
-	byNamespace map[string]*indexed
+	byNamespace map[string]*namespaceBudgets
 	workloads   Workloads
 }
 
-// indexed are the budgets of a namespace. Budgets whose selector requires one value of a label are found by that
+// namespaceBudgets are the budgets of a namespace. Budgets whose selector requires one value of a label are found by that
 // label. The other budgets are compared with every pod.
-type indexed struct {
+type namespaceBudgets struct {
 	all    []*Budget
 	labels []byLabel
 	others []*Budget
@@ -85,21 +85,21 @@ func (b Budgets) Renew(pdbs []*policyv1.PodDisruptionBudget) Budgets {
 			byNamespace[pdb.Namespace] = append(byNamespace[pdb.Namespace], budget)
 		}
 	}
-	index := make(map[string]*indexed, len(byNamespace))
+	index := make(map[string]*namespaceBudgets, len(byNamespace))
 	for namespace, budgets := range byNamespace {
 		slices.SortFunc(budgets, compareBudgetNames)
-		index[namespace] = newIndexed(budgets)
+		index[namespace] = newNamespaceBudgets(budgets)
 	}
 	return Budgets{byNamespace: index}
 }
 
-// With returns the budgets, and adds budgets that keep the last ready pod of each workload behind a Service. The
+// WithLastReady returns the budgets, and adds budgets that keep the last ready pod of each workload behind a Service. The
 // added budgets apply only to pods that no other budget covers.
-func (b Budgets) With(workloads Workloads) Budgets {
+func (b Budgets) WithLastReady(workloads Workloads) Budgets {
 	return Budgets{byNamespace: b.byNamespace, workloads: workloads}
 }
 
-// CountsReady reports whether the workload's last-ready budget counts the pod as ready.
+// IsReadyPod reports whether the workload's last-ready budget counts the pod as ready.
 func (b Budgets) CountsReady(workload Workload, pod types.UID) bool {
 	return b.workloads.countsReady(workload, pod)
 }
@@ -123,15 +123,15 @@ func newBudget(pdb *policyv1.PodDisruptionBudget, before *Budget) *Budget {
 
 func compareBudgetNames(a, b *Budget) int { return cmp.Compare(a.Name, b.Name) }
 
-// newIndexed indexes each budget by the label in its selector that the fewest other budgets require.
-func newIndexed(budgets []*Budget) *indexed {
+// newNamespaceBudgets indexes each budget by the label in its selector that the fewest other budgets require.
+func newNamespaceBudgets(budgets []*Budget) *namespaceBudgets {
 	asking := map[label]int{}
 	for _, budget := range budgets {
 		for _, l := range budget.selectorLabels() {
 			asking[l]++
 		}
 	}
-	x := &indexed{all: budgets}
+	x := &namespaceBudgets{all: budgets}
 	for _, budget := range budgets {
 		asked := budget.selectorLabels()
 		if len(asked) == 0 {
@@ -145,7 +145,7 @@ func newIndexed(budgets []*Budget) *indexed {
 	return x
 }
 
-func (x *indexed) addBudget(budget *Budget, under label) {
+func (x *namespaceBudgets) addBudget(budget *Budget, under label) {
 	i := slices.IndexFunc(x.labels, func(l byLabel) bool { return l.key == under.key })
 	if i < 0 {
 		i = len(x.labels)
@@ -218,9 +218,9 @@ func matchingBudgets(covering, budgets []*Budget, pod *corev1.Pod) []*Budget {
 	return covering
 }
 
-// Structural returns why the budget can never open by itself, or "" if it may. A person must change the budget or its
+// NeedsPerson returns why the budget can never open by itself, or "" if it may. A person must change the budget or its
 // workload (PDB001, PDB003, PDB004).
-func (b *Budget) Structural() string {
+func (b *Budget) WhyNeverOpens() string {
 	st := b.Status
 	failure := SyncFailure(&st)
 	switch {

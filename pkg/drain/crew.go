@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// crew counts the pods of one workload as they are added and removed, so that each pod is processed only once.
-type crew struct {
-	members map[types.UID]crewMember
+// podCounter counts the pods of one workload as they are added and removed, so that each pod is processed only once.
+type podCounter struct {
+	members map[types.UID]countedPod
 	// ready and unready are the living pods, in no order.
 	ready, unready []*corev1.Pod
 	// counted is, by controller, the number of pods from which Most and Expected are computed. most is the largest
@@ -24,26 +24,26 @@ type crew struct {
 	lasted map[types.UID]time.Duration
 }
 
-// crewMember is a pod as it was counted. fell is true if the pod was ready and became unready later. since is when a
+// countedPod is a pod as it was counted. fell is true if the pod was ready and became unready later. since is when a
 // ready pod became ready.
-type crewMember struct {
+type countedPod struct {
 	controller                   types.UID
 	living, ready, counted, fell bool
 	since                        time.Time
 }
 
-func newCrew() *crew {
-	return &crew{
-		members: map[types.UID]crewMember{}, counted: map[types.UID]int{}, most: map[types.UID]int{},
+func newPodCounter() *podCounter {
+	return &podCounter{
+		members: map[types.UID]countedPod{}, counted: map[types.UID]int{}, most: map[types.UID]int{},
 		shaky: map[types.UID]bool{}, lasted: map[types.UID]time.Duration{},
 	}
 }
 
 // storePod adds a pod, or replaces its earlier state.
-func (c *crew) storePod(pod *corev1.Pod) {
+func (c *podCounter) storePod(pod *corev1.Pod) {
 	before, lasted := c.members[pod.UID], c.lasted[pod.UID]
 	c.removePod(pod.UID)
-	m := crewMember{controller: ControllerOf(pod), living: isLiving(pod)}
+	m := countedPod{controller: ControllerOf(pod), living: isLiving(pod)}
 	if m.ready = m.living && Ready(pod); m.ready {
 		m.since = conditionOf(pod, corev1.PodReady).LastTransitionTime.Time
 	}
@@ -58,7 +58,7 @@ func (c *crew) storePod(pod *corev1.Pod) {
 	}
 	m.counted = m.living || isReplacedLater(pod)
 	c.members[pod.UID] = m
-	if all := c.replicasLike(m); all != nil {
+	if all := c.listFor(m); all != nil {
 		*all = append(*all, pod)
 	}
 	if m.counted {
@@ -67,8 +67,8 @@ func (c *crew) storePod(pod *corev1.Pod) {
 	c.most[m.controller] = max(c.most[m.controller], c.counted[m.controller])
 }
 
-// replicasLike returns the list of ready or unready pods that the member belongs to, or nil if it is not living.
-func (c *crew) replicasLike(m crewMember) *[]*corev1.Pod {
+// listFor returns the list of ready or unready pods that the member belongs to, or nil if it is not living.
+func (c *podCounter) listFor(m countedPod) *[]*corev1.Pod {
 	switch {
 	case m.ready:
 		return &c.ready
@@ -79,7 +79,7 @@ func (c *crew) replicasLike(m crewMember) *[]*corev1.Pod {
 	}
 }
 
-func (c *crew) removePod(uid types.UID) {
+func (c *podCounter) removePod(uid types.UID) {
 	m, known := c.members[uid]
 	if !known {
 		return
@@ -87,7 +87,7 @@ func (c *crew) removePod(uid types.UID) {
 	delete(c.members, uid)
 	delete(c.shaky, uid)
 	delete(c.lasted, uid)
-	if all := c.replicasLike(m); all != nil {
+	if all := c.listFor(m); all != nil {
 		*all = slices.DeleteFunc(*all, func(pod *corev1.Pod) bool { return pod.UID == uid })
 	}
 	if m.counted {

@@ -13,9 +13,9 @@ import (
 // longestSleep stands for a sleep without an end.
 const longestSleep = 24 * time.Hour
 
-// SleepIn returns how long a container's hook sleeps: the sum of the sleeps in its commands. It returns 0 for no
+// HookSleep returns how long a container's hook sleeps: the sum of the sleeps in its commands. It returns 0 for no
 // hook. It cannot see how long other programs take.
-func SleepIn(hook *corev1.LifecycleHandler) (sum time.Duration) {
+func HookSleep(hook *corev1.LifecycleHandler) (sum time.Duration) {
 	switch {
 	case hook == nil:
 		return 0
@@ -25,25 +25,25 @@ func SleepIn(hook *corev1.LifecycleHandler) (sum time.Duration) {
 		return 0
 	}
 	for _, words := range splitCommands(hook.Exec.Command) {
-		took, _ := sleepOf(words)
+		took, _ := commandSleep(words)
 		sum += took
 	}
 	return min(sum, longestSleep)
 }
 
-// ServingTime returns how long a container still serves requests while its preStop hook runs: the sleeps before the
+// PreStopServingTime returns how long a container still serves requests while its preStop hook runs: the sleeps before the
 // first command that stops the server. closer is that command. known is false if the hook runs other programs or
 // makes a network request, because these may take any time.
-func ServingTime(hook *corev1.LifecycleHandler) (serving time.Duration, closer string, known bool) {
+func PreStopServingTime(hook *corev1.LifecycleHandler) (serving time.Duration, closer string, known bool) {
 	if hook == nil || hook.Exec == nil {
-		return SleepIn(hook), "", hook == nil || hook.Sleep != nil
+		return HookSleep(hook), "", hook == nil || hook.Sleep != nil
 	}
 	for _, words := range splitCommands(hook.Exec.Command) {
-		took, isSleep := sleepOf(words)
+		took, isSleep := commandSleep(words)
 		switch {
 		case isSleep:
 			serving += took
-		case isClosing(words):
+		case stopsListening(words):
 			return serving, strings.Join(words, " "), true
 		case !slices.Contains([]string{"echo", "printf", "true", ":", "touch", "date", "sync", "exit", "set"}, words[0]):
 			return serving, "", false
@@ -52,8 +52,8 @@ func ServingTime(hook *corev1.LifecycleHandler) (serving time.Duration, closer s
 	return serving, "", true
 }
 
-// ScriptIn returns the index of the word that is a shell script in the command, or 0 if no shell runs a script.
-func ScriptIn(command []string) int {
+// ShellScriptIndex returns the index of the word that is a shell script in the command, or 0 if no shell runs a script.
+func ShellScriptIndex(command []string) int {
 	if len(command) == 0 || !slices.Contains([]string{"sh", "bash", "ash", "dash"}, path.Base(command[0])) {
 		return 0
 	}
@@ -62,7 +62,7 @@ func ScriptIn(command []string) int {
 
 // splitCommands returns the words of each command that a hook runs, with or without a shell.
 func splitCommands(command []string) (commands [][]string) {
-	script := ScriptIn(command)
+	script := ShellScriptIndex(command)
 	if script == 0 {
 		if len(command) > 0 {
 			commands = [][]string{command}
@@ -81,8 +81,8 @@ func splitCommands(command []string) (commands [][]string) {
 	return commands
 }
 
-// sleepOf returns how long the command sleeps, and whether it is the command sleep, which adds up its arguments.
-func sleepOf(words []string) (sum time.Duration, isSleep bool) {
+// commandSleep returns how long the command sleeps, and whether it is the command sleep, which adds up its arguments.
+func commandSleep(words []string) (sum time.Duration, isSleep bool) {
 	if path.Base(words[0]) != "sleep" || len(words) < 2 {
 		return 0, false
 	}
@@ -117,9 +117,9 @@ func parseSleep(word string) (time.Duration, bool) {
 	return time.Duration(min(count*float64(unit), float64(longestSleep))), true
 }
 
-// isClosing reports whether a command makes a server stop listening. nginx and Apache have their own commands; any
+// stopsListening reports whether a command makes a server stop listening. nginx and Apache have their own commands; any
 // other server is stopped by a signal.
-func isClosing(words []string) bool {
+func stopsListening(words []string) bool {
 	has := func(wanted ...string) bool {
 		return slices.ContainsFunc(words[1:], func(word string) bool { return slices.Contains(wanted, word) })
 	}

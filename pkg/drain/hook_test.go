@@ -56,10 +56,10 @@ func TestHooks(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := drain.SleepIn(c.hook); got != c.sleeps {
+			if got := drain.HookSleep(c.hook); got != c.sleeps {
 				t.Errorf("it sleeps %s, want %s", got, c.sleeps)
 			}
-			serves, closer, known := drain.ServingTime(c.hook)
+			serves, closer, known := drain.PreStopServingTime(c.hook)
 			if serves != c.serves || closer != c.closer || known == c.unknown {
 				t.Errorf("it serves for %s (known: %t) until %q, want %s (%t) until %q", serves, known, closer, c.serves, !c.unknown, c.closer)
 			}

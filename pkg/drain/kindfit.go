@@ -14,16 +14,16 @@ import (
 // ignores the sample's cordon and the taints of its conditions, because another node of the kind has its own.
 func whyRefused(pod *corev1.Pod, sample Sample) string {
 	var storage fit.Storage
-	needs, free := storage.TakesOf(pod), withoutPlaces(pod)
-	needs.SetPlace(free.Spec.NodeSelector, free.Spec.Affinity, pod.Spec.Tolerations)
+	needs, free := storage.UsageOf(pod), withoutLocation(pod)
+	needs.SetNodeRequirements(free.Spec.NodeSelector, free.Spec.Affinity, pod.Spec.Tolerations)
 	object := *sample.Node
 	object.Spec.Unschedulable = false
 	object.Spec.Taints = slices.DeleteFunc(slices.Clone(object.Spec.Taints), isOfCondition)
 	node := fit.NewNode(&object)
 	for _, other := range sample.Pods {
 		if kind := OwnerKind(other); kind == "DaemonSet" || kind == "Node" {
-			takes := storage.TakesOf(other)
-			node.Place(&takes, 1)
+			takes := storage.UsageOf(other)
+			node.AddPods(&takes, 1)
 		}
 	}
 	var reasons []string

@@ -27,7 +27,7 @@ type restartable struct {
 func NewMovable(deployments []*appsv1.Deployment, claims []*corev1.PersistentVolumeClaim) Movable {
 	m := Movable{deployments: make(map[Workload]restartable, len(deployments)), shared: map[types.NamespacedName]bool{}}
 	for _, d := range deployments {
-		m.deployments[Workload{Namespace: d.Namespace, Kind: "Deployment", Name: d.Name}] = restartable{d.UID, replicasOf(d), WhyGap(d)}
+		m.deployments[Workload{Namespace: d.Namespace, Kind: "Deployment", Name: d.Name}] = restartable{d.UID, replicasOf(d), WhyRestartGap(d)}
 	}
 	for _, c := range claims {
 		for _, mode := range c.Spec.AccessModes {
@@ -64,9 +64,9 @@ func (m Movable) FindDeployment(pod *corev1.Pod) (uid types.UID, why string) {
 	return d.uid, ""
 }
 
-// MovesOnly reports whether a restart moves the pod without an eviction, whatever its budgets are. The pod must be
+// CanMoveWithoutEviction reports whether a restart moves the pod without an eviction, whatever its budgets are. The pod must be
 // ready, its Deployment must have one replica, and the restart must leave no gap.
-func (m Movable) MovesOnly(pod *corev1.Pod) bool {
+func (m Movable) CanMoveWithoutEviction(pod *corev1.Pod) bool {
 	_, why := m.FindDeployment(pod)
 	return why == "" && Ready(pod) && m.deployments[WorkloadOf(pod)].replicas == 1
 }
@@ -79,10 +79,10 @@ func replicasOf(d *appsv1.Deployment) int {
 	return int(*d.Spec.Replicas)
 }
 
-// WhyGap returns why a rolling restart would leave the Deployment without a ready pod, or "" if it would not. A
+// WhyRestartGap returns why a rolling restart would leave the Deployment without a ready pod, or "" if it would not. A
 // percentage in maxSurge is rounded up, one in maxUnavailable down (deployment/util/deployment_util.go,
 // ResolveFenceposts).
-func WhyGap(d *appsv1.Deployment) string {
+func WhyRestartGap(d *appsv1.Deployment) string {
 	replicas := replicasOf(d)
 	switch strategy := d.Spec.Strategy; {
 	case d.Spec.Paused:

@@ -31,7 +31,7 @@ func TestWhyGap(t *testing.T) {
 		"paused":                          {appsv1.DeploymentSpec{Strategy: rolling("1", "0"), Paused: true}, "its rollout is paused"},
 		"percentages of one: 1 up, 0 not": {appsv1.DeploymentSpec{Strategy: rolling("10%", "90%"), Replicas: &one}, ""},
 	} {
-		if got := drain.WhyGap(&appsv1.Deployment{Spec: c.spec}); got != c.want {
+		if got := drain.WhyRestartGap(&appsv1.Deployment{Spec: c.spec}); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
@@ -81,7 +81,7 @@ func TestFindDeployment(t *testing.T) {
 		"one of two":                   {&two, build.Pod("p", web), false},
 	} {
 		of := drain.NewMovable([]*appsv1.Deployment{{ObjectMeta: meta("web"), Spec: appsv1.DeploymentSpec{Replicas: c.replicas}}}, nil)
-		if got := of.MovesOnly(c.pod); got != c.want {
+		if got := of.CanMoveWithoutEviction(c.pod); got != c.want {
 			t.Errorf("%s is moved: %t, want %t", name, got, c.want)
 		}
 	}

@@ -100,7 +100,7 @@ func preStopSleep(pod *corev1.Pod) time.Duration {
 	longest := time.Duration(0)
 	for i := range pod.Spec.Containers {
 		if hooks := pod.Spec.Containers[i].Lifecycle; hooks != nil {
-			longest = max(longest, SleepIn(hooks.PreStop))
+			longest = max(longest, HookSleep(hooks.PreStop))
 		}
 	}
 	return longest

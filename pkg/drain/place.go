@@ -14,10 +14,10 @@ type Sample struct {
 	Pods []*corev1.Pod
 }
 
-// WhyNever returns why no sample would take the pod, even if only DaemonSet pods and static pods ran there. It
+// WhyNoneFits returns why no sample would take the pod, even if only DaemonSet pods and static pods ran there. It
 // returns "" if a sample would take it, or if there are no samples. Requirements on a node's name or zone are
 // ignored, because another node of the kind may have a different name or zone.
-func WhyNever(pod *corev1.Pod, samples []Sample) string {
+func WhyNoneFits(pod *corev1.Pod, samples []Sample) string {
 	var reasons []string
 	for _, sample := range samples {
 		why := whyRefused(pod, sample)
@@ -30,11 +30,11 @@ func WhyNever(pod *corev1.Pod, samples []Sample) string {
 	return strings.Join(slices.Compact(reasons), ", ")
 }
 
-// withoutPlaces returns the pod's selector and node affinity without requirements on a node's name and zone.
-func withoutPlaces(pod *corev1.Pod) *corev1.Pod {
+// withoutLocation returns the pod's selector and node affinity without requirements on a node's name and zone.
+func withoutLocation(pod *corev1.Pod) *corev1.Pod {
 	free := &corev1.Pod{}
 	for key, value := range pod.Spec.NodeSelector {
-		if !isPlace(key) {
+		if !isLocationLabel(key) {
 			if free.Spec.NodeSelector == nil {
 				free.Spec.NodeSelector = map[string]string{}
 			}
@@ -46,7 +46,7 @@ func withoutPlaces(pod *corev1.Pod) *corev1.Pod {
 	}
 	var terms []corev1.NodeSelectorTerm
 	for _, term := range pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-		kept := slices.DeleteFunc(slices.Clone(term.MatchExpressions), func(r corev1.NodeSelectorRequirement) bool { return isPlace(r.Key) })
+		kept := slices.DeleteFunc(slices.Clone(term.MatchExpressions), func(r corev1.NodeSelectorRequirement) bool { return isLocationLabel(r.Key) })
 		if len(kept) == 0 {
 			return free // a node of the kind may satisfy the term
 		}
@@ -58,8 +58,8 @@ func withoutPlaces(pod *corev1.Pod) *corev1.Pod {
 	return free
 }
 
-// isPlace reports whether a label describes where a node is, instead of what it is.
-func isPlace(key string) bool {
+// isLocationLabel reports whether a label describes where a node is, instead of what it is.
+func isLocationLabel(key string) bool {
 	return key == corev1.LabelHostname || strings.HasPrefix(key, "topology.") || strings.HasPrefix(key, "failure-domain.")
 }
 

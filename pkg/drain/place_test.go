@@ -24,7 +24,7 @@ func TestWhyNeverIgnoresConditions(t *testing.T) {
 	for name, c := range cases {
 		node := build.Node("n", "a")
 		node.Spec.Taints = []corev1.Taint{c.taint}
-		if got := drain.WhyNever(build.Pod("p"), []drain.Sample{{Node: node}}); got != c.want {
+		if got := drain.WhyNoneFits(build.Pod("p"), []drain.Sample{{Node: node}}); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 		if len(node.Spec.Taints) != 1 {

@@ -67,8 +67,8 @@ const (
 	Denied ObstacleKind = "denied"
 )
 
-// Structural reports whether the obstacle remains until a person removes it.
-func (o Obstacle) Structural() bool {
+// NeedsPerson reports whether the obstacle remains until a person removes it.
+func (o Obstacle) NeedsPerson() bool {
 	switch o.Kind {
 	case BudgetNever, TwoBudgets, Unmanaged, Returns:
 		return true
@@ -187,8 +187,8 @@ type Prediction struct {
 	Version string
 }
 
-// IsOfBudget reports whether the eviction uses a budget, either now or as soon as the budget opens.
-func (p Prediction) IsOfBudget() bool {
+// LeavesThroughBudget reports whether the eviction uses a budget, either now or as soon as the budget opens.
+func (p Prediction) LeavesThroughBudget() bool {
 	return p.Spends || p.Kind == BudgetSpent || p.Kind == LastReady || p.Kind == Canary
 }
 
@@ -221,9 +221,9 @@ func Predict(pod *corev1.Pod, budgets Budgets, spent Spending, endingNamespace b
 	}
 }
 
-// IsLast reports whether the pod is currently the last ready one of its workload. It returns false if the pod only
+// IsSeenLastReady reports whether the pod is currently the last ready one of its workload. It returns false if the pod only
 // becomes the last one through evictions that are still open.
-func (o Obstacle) IsLast() bool { return o.Kind == LastReady && o.Have <= 1 }
+func (o Obstacle) IsSeenLastReady() bool { return o.Kind == LastReady && o.Have <= 1 }
 
 // FindObstacle returns what blocks the pod's eviction in the current cluster, or no obstacle if the pod need not
 // leave.
@@ -254,7 +254,7 @@ func predictBudget(pod *corev1.Pod, budget *Budget, spent Spending) Prediction {
 		return p
 	}
 	p.Kind = BudgetSpent
-	if why := budget.Structural(); why != "" {
+	if why := budget.WhyNeverOpens(); why != "" {
 		p.Kind, p.Detail = BudgetNever, why
 	} else if st.CurrentHealthy < st.DesiredHealthy || st.CurrentHealthy == 0 {
 		// If no pod is healthy, even a budget that needs none stays closed (PDB007).

@@ -169,7 +169,7 @@ func TestStructural(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			budgets := drain.NewBudgets([]*policyv1.PodDisruptionBudget{build.Budget("web", c.budget...)})
-			got := budgets.Covering(build.Pod("web-0"))[0].Structural()
+			got := budgets.Covering(build.Pod("web-0"))[0].WhyNeverOpens()
 			if (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
 				t.Errorf("got %q, want it to contain %q", got, c.want)
 			}
@@ -218,7 +218,7 @@ func TestObstacle(t *testing.T) {
 			if got := c.obstacle.Remedy(); !strings.Contains(got, c.remedy) {
 				t.Errorf("Remedy: got %q, want it to contain %q", got, c.remedy)
 			}
-			if got := c.obstacle.Structural(); got != c.structural {
+			if got := c.obstacle.NeedsPerson(); got != c.structural {
 				t.Errorf("Structural: got %t, want %t", got, c.structural)
 			}
 			c.obstacle.Budget = web
@@ -227,8 +227,8 @@ func TestObstacle(t *testing.T) {
 			}
 		})
 	}
-	if none := (drain.Obstacle{}); none.String() != "" || none.Structural() {
-		t.Errorf("no obstacle reads %q, structural %t", none, none.Structural())
+	if none := (drain.Obstacle{}); none.String() != "" || none.NeedsPerson() {
+		t.Errorf("no obstacle reads %q, structural %t", none, none.NeedsPerson())
 	}
 }
 

@@ -55,17 +55,17 @@ func (w Webhooks) addService(config *admissionv1.WebhookClientConfig) {
 	}
 }
 
-// Need reports whether other pods need the service's pods. They do if a webhook calls the service, or if it is the
+// NeedsService reports whether other pods need the service's pods. They do if a webhook calls the service, or if it is the
 // service of the cluster's DNS. That is named kube-dns with every DNS server (kubernetes.io, "Customizing DNS
 // Service").
-func (w Webhooks) Need(service *corev1.Service) bool {
+func (w Webhooks) NeedsService(service *corev1.Service) bool {
 	dns := service.Namespace == metav1.NamespaceSystem && service.Name == dnsName
 	return dns || w[types.NamespacedName{Namespace: service.Namespace, Name: service.Name}]
 }
 
 // FactsOf returns the Facts of a cluster with these services.
 func (w Webhooks) FactsOf(services []*corev1.Service) Facts {
-	needed := slices.DeleteFunc(slices.Clone(services), func(s *corev1.Service) bool { return !w.Need(s) })
+	needed := slices.DeleteFunc(slices.Clone(services), func(s *corev1.Service) bool { return !w.NeedsService(s) })
 	return Facts{selectors: selectorsOf(needed), serving: selectorsOf(services)}
 }
 
@@ -134,10 +134,10 @@ type Leavers struct {
 	Evict, Held, Leaving []*corev1.Pod
 }
 
-// Due returns the pods that may be evicted now, in order. Pods of a tier wait until all pods of earlier tiers are
+// PodsInTurn returns the pods that may be evicted now, in order. Pods of a tier wait until all pods of earlier tiers are
 // gone or being deleted. Storage pods wait until all others are gone, because they unmount and detach the others'
 // volumes. If an earlier pod never leaves, the later ones wait for ever. The caller must limit that time.
-func Due(l Leavers, facts Facts) []*corev1.Pod {
+func PodsInTurn(l Leavers, facts Facts) []*corev1.Pod {
 	if !slices.ContainsFunc(l.Evict, func(pod *corev1.Pod) bool { return TierOf(pod, facts) > Ordinary }) {
 		return l.Evict
 	}

@@ -85,7 +85,7 @@ func TestWebhooksNeedServices(t *testing.T) {
 		{"policy", "injector"}: false, {"mesh", "kube-dns"}: false, {"shop", "web"}: false,
 	}
 	for name, want := range cases {
-		if got := webhooks.Need(service(name[0], name[1], nil)); got != want {
+		if got := webhooks.NeedsService(service(name[0], name[1], nil)); got != want {
 			t.Errorf("service %s/%s is needed: %t, want %t", name[0], name[1], got, want)
 		}
 	}
@@ -125,7 +125,7 @@ func TestDue(t *testing.T) {
 				return pods
 			}
 			var got []string
-			for _, pod := range drain.Due(drain.Leavers{Evict: pods(c.evict), Held: pods(c.held), Leaving: pods(c.leaving)}, facts) {
+			for _, pod := range drain.PodsInTurn(drain.Leavers{Evict: pods(c.evict), Held: pods(c.held), Leaving: pods(c.leaving)}, facts) {
 				got = append(got, pod.Name)
 			}
 			if !slices.Equal(got, c.want) {
@@ -144,6 +144,6 @@ func BenchmarkDue(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		drain.Due(l, facts)
+		drain.PodsInTurn(l, facts)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// IsFault reports whether a container that waits for this reason cannot start by itself. The names of the reasons are
+// IsFaultReason reports whether a container that waits for this reason cannot start by itself. The names of the reasons are
 // the kubelet's (kubernetes, pkg/kubelet/container/sync_result.go and images/types.go).
-func IsFault(reason string) bool {
+func IsFaultReason(reason string) bool {
 	switch reason {
 	case "CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName",
 		"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PostStartHookError":
@@ -25,9 +25,9 @@ const leastPatience = 30 * time.Second
 // Patience returns how long a pod may take to become ready: twice as long as usual, and at least 30 s.
 func Patience(usual time.Duration) time.Duration { return max(leastPatience, 2*usual) }
 
-// Lateness returns why an unready pod is late, or "" if it is not late yet. A pod is late if one of its containers
+// WhyLate returns why an unready pod is late, or "" if it is not late yet. A pod is late if one of its containers
 // cannot start, if it is not ready within Patience, or if no node was found for it within placing.
-func Lateness(pod *corev1.Pod, usual, placing time.Duration, now time.Time) string {
+func WhyLate(pod *corev1.Pod, usual, placing time.Duration, now time.Time) string {
 	scheduled := conditionOf(pod, corev1.PodScheduled)
 	switch fault := faultyContainer(pod); {
 	case pod.Spec.NodeName == "" && now.Before(pod.CreationTimestamp.Add(placing)):
@@ -45,14 +45,14 @@ func Lateness(pod *corev1.Pod, usual, placing time.Duration, now time.Time) stri
 
 // LateAt returns when a pod that is bound to a node will be late. A fault of a container can make it late earlier.
 func LateAt(pod *corev1.Pod, usual time.Duration) time.Time {
-	return placedAt(pod, conditionOf(pod, corev1.PodScheduled)).Add(Patience(usual))
+	return beganAt(pod, conditionOf(pod, corev1.PodScheduled)).Add(Patience(usual))
 }
 
 // faultyContainer returns a container of the pod that cannot start, or nil if all may.
 func faultyContainer(pod *corev1.Pod) *corev1.ContainerStatus {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
-			if waits := statuses[i].State.Waiting; waits != nil && IsFault(waits.Reason) {
+			if waits := statuses[i].State.Waiting; waits != nil && IsFaultReason(waits.Reason) {
 				return &statuses[i]
 			}
 		}
@@ -70,8 +70,8 @@ func PlacedAt(pod *corev1.Pod) time.Time {
 	return scheduled.LastTransitionTime.Time
 }
 
-// placedAt returns the latest of three times: when the pod was created, bound to its node or started.
-func placedAt(pod *corev1.Pod, scheduled *corev1.PodCondition) time.Time {
+// beganAt returns the latest of three times: when the pod was created, bound to its node or started.
+func beganAt(pod *corev1.Pod, scheduled *corev1.PodCondition) time.Time {
 	began := pod.CreationTimestamp.Time
 	if scheduled != nil && scheduled.Status == corev1.ConditionTrue && scheduled.LastTransitionTime.After(began) {
 		began = scheduled.LastTransitionTime.Time
@@ -82,8 +82,8 @@ func placedAt(pod *corev1.Pod, scheduled *corev1.PodCondition) time.Time {
 	return began
 }
 
-// IsRefused reports whether the scheduler found no node for the pod.
-func IsRefused(pod *corev1.Pod) bool {
+// IsUnschedulable reports whether the scheduler found no node for the pod.
+func IsUnschedulable(pod *corev1.Pod) bool {
 	scheduled := conditionOf(pod, corev1.PodScheduled)
 	return pod.Spec.NodeName == "" && scheduled != nil && scheduled.Status == corev1.ConditionFalse
 }
@@ -111,7 +111,7 @@ func describeFault(container *corev1.ContainerStatus) string {
 // DescribeFault returns why the pod cannot become ready by itself, or "" if it may. Either the scheduler finds no
 // node for it, or one of its containers cannot start.
 func DescribeFault(pod *corev1.Pod) string {
-	if IsRefused(pod) {
+	if IsUnschedulable(pod) {
 		return describeUnplaced(conditionOf(pod, corev1.PodScheduled))
 	}
 	if fault := faultyContainer(pod); fault != nil {

@@ -148,12 +148,12 @@ func (r *Replicas) CountServing(usual time.Duration, now time.Time) int {
 	return serving
 }
 
-// IsLastKept reports whether a budget keeps the last ready pod of the workload: it is behind a Service and has more
+// KeepsLastReady reports whether a budget keeps the last ready pod of the workload: it is behind a Service and has more
 // than one pod.
-func (r *Replicas) IsLastKept() bool { return r.last != nil }
+func (r *Replicas) KeepsLastReady() bool { return r.last != nil }
 
-// CountsReady reports whether the pod is one of the ready pods.
-func (r *Replicas) CountsReady(pod types.UID) bool {
+// IsReadyPod reports whether the pod is one of the ready pods.
+func (r *Replicas) IsReadyPod(pod types.UID) bool {
 	return slices.ContainsFunc(r.Pods[:r.Ready], func(p *corev1.Pod) bool { return p.UID == pod })
 }
 
@@ -178,10 +178,10 @@ const (
 	slowStart = 10 * time.Second
 )
 
-// AwayAtOnce returns how many pods of a workload without a PodDisruptionBudget may be away together: a
+// MaxAwayAtOnce returns how many pods of a workload without a PodDisruptionBudget may be away together: a
 // quarter of its ready pods, and at least one. 0 means no limit. usual is how long its pods take to become
 // ready, 0 if that is not known. See docs/decisions/0040.
-func AwayAtOnce(ready int, usual time.Duration) int {
+func MaxAwayAtOnce(ready int, usual time.Duration) int {
 	if ready == 0 || (usual > 0 && usual < slowStart) {
 		return 0
 	}
@@ -190,7 +190,7 @@ func AwayAtOnce(ready int, usual time.Duration) int {
 
 // newReplicas returns the pods of the workload. If the workload is behind a Service and has more than one pod, it
 // also gets its own budget, which allows all pods to leave except the last ready one (kubernetes#31487).
-func newReplicas(w Workload, c *crew, facts Facts) *Replicas {
+func newReplicas(w Workload, c *podCounter, facts Facts) *Replicas {
 	r := &Replicas{Workload: w, Pods: slices.Concat(c.ready, c.unready), Ready: len(c.ready)}
 	for controller, counted := range c.counted {
 		r.Most = max(r.Most, c.most[controller])
@@ -277,22 +277,22 @@ func (w Workloads) Unsettled(usual func(Workload) time.Duration, now time.Time) 
 // countsReady reports whether the last ready pod of the workload is kept and the pod is one of the ready pods.
 func (w Workloads) countsReady(workload Workload, pod types.UID) bool {
 	r := w.named[workload]
-	return r != nil && r.last != nil && r.CountsReady(pod)
+	return r != nil && r.last != nil && r.IsReadyPod(pod)
 }
 
 // WorkloadIndex keeps the Workloads of a cluster while its pods change. It is not safe for
 // concurrent use.
 type WorkloadIndex struct {
-	facts   Facts
-	crews   map[Workload]*crew
-	stale   map[Workload]bool
-	current Workloads
+	facts    Facts
+	counters map[Workload]*podCounter
+	stale    map[Workload]bool
+	current  Workloads
 }
 
 // NewWorkloadIndex returns an index without pods.
 func NewWorkloadIndex(facts Facts) *WorkloadIndex {
 	return &WorkloadIndex{
-		facts: facts, crews: map[Workload]*crew{}, stale: map[Workload]bool{},
+		facts: facts, counters: map[Workload]*podCounter{}, stale: map[Workload]bool{},
 		current: Workloads{named: map[Workload]*Replicas{}, byController: map[types.UID]*Replicas{}},
 	}
 }
@@ -300,7 +300,7 @@ func NewWorkloadIndex(facts Facts) *WorkloadIndex {
 // SetFacts replaces the Facts, which determine which pods are behind Services.
 func (x *WorkloadIndex) SetFacts(facts Facts) {
 	x.facts = facts
-	for w := range x.crews {
+	for w := range x.counters {
 		x.stale[w] = true
 	}
 }
@@ -311,10 +311,10 @@ func (x *WorkloadIndex) Store(pod *corev1.Pod) {
 	if w == (Workload{}) {
 		return
 	}
-	c := x.crews[w]
+	c := x.counters[w]
 	if c == nil {
-		c = newCrew()
-		x.crews[w] = c
+		c = newPodCounter()
+		x.counters[w] = c
 	}
 	c.storePod(pod)
 	x.stale[w] = true
@@ -322,8 +322,8 @@ func (x *WorkloadIndex) Store(pod *corev1.Pod) {
 
 // Remove removes a pod.
 func (x *WorkloadIndex) Remove(pod *corev1.Pod) {
-	if w := WorkloadOf(pod); x.crews[w] != nil {
-		x.crews[w].removePod(pod.UID)
+	if w := WorkloadOf(pod); x.counters[w] != nil {
+		x.counters[w].removePod(pod.UID)
 		x.stale[w] = true
 	}
 }
@@ -345,10 +345,10 @@ func (x *WorkloadIndex) Snapshot() Workloads {
 
 // renewReplicas replaces a workload by the state of its crew.
 func (x *WorkloadIndex) renewReplicas(w Workload) {
-	c := x.crews[w]
+	c := x.counters[w]
 	if len(c.members) == 0 {
 		if w.Kind != "StatefulSet" { // a StatefulSet's only pod is replaced after its end, so its crew is kept
-			delete(x.crews, w)
+			delete(x.counters, w)
 		}
 		delete(x.current.named, w)
 		return // the entry in byController stays, but no pod looks it up

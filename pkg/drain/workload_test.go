@@ -114,7 +114,7 @@ func TestLastReadyPod(t *testing.T) {
 					first = pod
 				}
 			}
-			budgets := drain.NewBudgets(c.budgets).With(index.Current())
+			budgets := drain.NewBudgets(c.budgets).WithLastReady(index.Current())
 			if got := drain.Predict(first, budgets, nil, false); got.Kind != c.want {
 				t.Errorf("%q (%s), want %q", got.Kind, got.Obstacle, c.want)
 			}
@@ -130,7 +130,7 @@ func TestRemainingPodOfTwoWaits(t *testing.T) {
 	index.Store(b)
 	before := index.Snapshot()
 	index.Remove(b)
-	if got := drain.Predict(a, drain.Budgets{}.With(index.Current()), nil, false); got.Kind != drain.LastReady {
+	if got := drain.Predict(a, drain.Budgets{}.WithLastReady(index.Current()), nil, false); got.Kind != drain.LastReady {
 		t.Errorf("%q, want %q", got.Kind, drain.LastReady)
 	}
 	if r := before.Of(a); r == nil || r.Ready != 2 {
@@ -146,7 +146,7 @@ func TestEndingStatefulSetPodCounts(t *testing.T) {
 		b.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
 		index.Store(a)
 		index.Store(b)
-		if got := drain.Predict(a, drain.Budgets{}.With(index.Current()), nil, false); got.Kind != want {
+		if got := drain.Predict(a, drain.Budgets{}.WithLastReady(index.Current()), nil, false); got.Kind != want {
 			t.Errorf("%s: %q, want %q", kind, got.Kind, want)
 		}
 	}
@@ -159,13 +159,13 @@ func TestCountsReady(t *testing.T) {
 	index.Store(a)
 	index.Store(b)
 	web := drain.Workload{Namespace: build.Namespace, Kind: "ReplicaSet", Name: "web"}
-	if !(drain.Budgets{}).With(index.Current()).CountsReady(web, "a") {
+	if !(drain.Budgets{}).WithLastReady(index.Current()).CountsReady(web, "a") {
 		t.Error("a ready pod is not counted")
 	}
 	gone := a.DeepCopy()
 	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
 	index.Store(gone)
-	if (drain.Budgets{}).With(index.Current()).CountsReady(web, "a") {
+	if (drain.Budgets{}).WithLastReady(index.Current()).CountsReady(web, "a") {
 		t.Error("a pod that leaves is counted")
 	}
 }
@@ -199,10 +199,10 @@ func TestLateness(t *testing.T) {
 			pod := build.Pod("web-1", append([]func(*corev1.Pod){build.Unready}, c.with...)...)
 			pod.CreationTimestamp = metav1.Time{Time: created}
 			late := created.Add(c.after)
-			if why := drain.Lateness(pod, c.usual, 20*time.Minute, late); why != c.why {
+			if why := drain.WhyLate(pod, c.usual, 20*time.Minute, late); why != c.why {
 				t.Errorf("%q, want %q", why, c.why)
 			}
-			if why := drain.Lateness(pod, c.usual, 20*time.Minute, late.Add(-time.Second)); c.after > 0 && why != "" {
+			if why := drain.WhyLate(pod, c.usual, 20*time.Minute, late.Add(-time.Second)); c.after > 0 && why != "" {
 				t.Errorf("%q too early", why)
 			}
 		})

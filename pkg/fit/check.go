@@ -18,9 +18,9 @@ func Check(p *Needs, n *Node) Reason {
 	return checkVolumes(p, n)
 }
 
-// Suits reports whether the node would take the pod if it were empty. Only its labels, its taints and its size count.
-func Suits(p *Needs, n *Node) bool {
-	empty := n.Empty()
+// FitsEmpty reports whether the node would take the pod if it were empty. Only its labels, its taints and its size count.
+func FitsEmpty(p *Needs, n *Node) bool {
+	empty := n.WithoutPods()
 	return checkNode(p, &empty) == Fits && checkResources(p, &empty) == Fits
 }
 
@@ -72,7 +72,7 @@ func checkResources(p *Needs, n *Node) Reason {
 		return Insufficient(corev1.ResourceEphemeralStorage)
 	}
 	for _, other := range wants.Others {
-		if isShort(other.Value, has.Of(other.Name), used.Of(other.Name)) {
+		if isShort(other.Value, has.OtherQuantity(other.Name), used.OtherQuantity(other.Name)) {
 			return Insufficient(other.Name)
 		}
 	}
@@ -93,7 +93,7 @@ func listShortages(p *Needs, n *Node) []Reason {
 	add(isShort(wants.Memory, has.Memory, used.Memory), Insufficient(corev1.ResourceMemory))
 	add(isShort(wants.Storage, has.Storage, used.Storage), Insufficient(corev1.ResourceEphemeralStorage))
 	for _, other := range wants.Others {
-		add(isShort(other.Value, has.Of(other.Name), used.Of(other.Name)), Insufficient(other.Name))
+		add(isShort(other.Value, has.OtherQuantity(other.Name), used.OtherQuantity(other.Name)), Insufficient(other.Name))
 	}
 	return all
 }
@@ -110,7 +110,7 @@ func checkVolumes(p *Needs, n *Node) Reason {
 	if slices.ContainsFunc(p.Volumes, func(v *Volume) bool { return v.isExclusive && v.Users > 0 }) {
 		return ClaimInUse
 	}
-	if !n.attaches(p.Volumes) {
+	if !n.canAttach(p.Volumes) {
 		return TooManyVolumes
 	}
 	for _, volume := range p.Volumes {
@@ -118,14 +118,14 @@ func checkVolumes(p *Needs, n *Node) Reason {
 			return VolumeMismatch
 		}
 	}
-	if slices.ContainsFunc(p.Volumes, func(v *Volume) bool { return !v.sameZone(n.Object.Labels) }) {
+	if slices.ContainsFunc(p.Volumes, func(v *Volume) bool { return !v.isInZoneOf(n.Object.Labels) }) {
 		return VolumeZone
 	}
 	return Fits
 }
 
-// attaches reports whether the node may attach the volumes in addition to those that are attached.
-func (n *Node) attaches(volumes []*Volume) bool {
+// canAttach reports whether the node may attach the volumes in addition to those that are attached.
+func (n *Node) canAttach(volumes []*Volume) bool {
 	if len(n.Attachable) == 0 {
 		return true
 	}

@@ -100,7 +100,7 @@ func TestExplain(t *testing.T) {
 			node.Attachable = map[string]int64{"disk": 2}
 			for _, other := range c.others {
 				needs := storage.NeedsOf(build.Pod("other", other...))
-				node.Place(&needs, 1)
+				node.AddPods(&needs, 1)
 			}
 			needs := storage.NeedsOf(build.Pod("pod", c.pod...))
 			got := fit.Explain(&needs, node)
@@ -128,11 +128,11 @@ func TestPlaceRemovesPods(t *testing.T) {
 		if why := fit.Explain(&needs, node); len(why) > 0 {
 			t.Fatalf("the empty node says %q", why)
 		}
-		node.Place(&needs, 1)
+		node.AddPods(&needs, 1)
 		if why := fit.Check(&needs, node); why != fit.PortTaken {
 			t.Errorf("the full node says %q, want %q", why, fit.PortTaken)
 		}
-		node.Place(&needs, -1)
+		node.AddPods(&needs, -1)
 	}
 }
 

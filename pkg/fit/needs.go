@@ -133,13 +133,13 @@ func newDevice(claim *resourcev1.ResourceClaim, known map[types.UID]bool) *Devic
 
 // NeedsOf returns what the pod requires of its node. Unknown volumes and ResourceClaims do not restrict it.
 func (s *Storage) NeedsOf(pod *corev1.Pod) Needs {
-	n := s.TakesOf(pod)
-	n.SetPlace(pod.Spec.NodeSelector, pod.Spec.Affinity, pod.Spec.Tolerations)
+	n := s.UsageOf(pod)
+	n.SetNodeRequirements(pod.Spec.NodeSelector, pod.Spec.Affinity, pod.Spec.Tolerations)
 	return n
 }
 
-// TakesOf returns what the pod uses on its node. The caller must call SetPlace for the other requirements.
-func (s *Storage) TakesOf(pod *corev1.Pod) Needs {
+// UsageOf returns what the pod uses on its node. The caller must call SetNodeRequirements for the other requirements.
+func (s *Storage) UsageOf(pod *corev1.Pod) Needs {
 	n := Needs{Requests: RequestsOf(pod), Ports: PortsOf(pod)}
 	for i := range pod.Spec.Volumes {
 		if claim := pod.Spec.Volumes[i].PersistentVolumeClaim; claim != nil {
@@ -167,8 +167,8 @@ func DeviceClaims(pod *corev1.Pod) (names []string) {
 	return names
 }
 
-// TakesAs reports whether two pods use the same on a node.
-func (n *Needs) TakesAs(o *Needs) bool {
+// UsesSameAs reports whether two pods use the same on a node.
+func (n *Needs) UsesSameAs(o *Needs) bool {
 	return n.Requests.Equal(&o.Requests) && slices.Equal(n.Ports, o.Ports) && slices.Equal(n.Volumes, o.Volumes) && slices.Equal(n.Devices, o.Devices)
 }
 
@@ -178,8 +178,8 @@ func (n *Needs) DependsOnOthers() bool {
 	return len(n.Devices) > 0 || slices.ContainsFunc(n.Volumes, func(v *Volume) bool { return v.isExclusive })
 }
 
-// SetPlace sets the pod's requirements on a node's labels, and the taints that it tolerates.
-func (n *Needs) SetPlace(selector map[string]string, affinity *corev1.Affinity, tolerations []corev1.Toleration) {
+// SetNodeRequirements sets the pod's requirements on a node's labels, and the taints that it tolerates.
+func (n *Needs) SetNodeRequirements(selector map[string]string, affinity *corev1.Affinity, tolerations []corev1.Toleration) {
 	n.Tolerations = tolerations
 	n.toleratesCordon = Tolerates(tolerations, &corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	n.affinity = nodeaffinity.NewRequiredNodeAffinity(selector, affinity)
@@ -213,8 +213,8 @@ func (n *Needs) Selects(node *corev1.Node) bool {
 	return ok && err == nil
 }
 
-// IsAnywhere reports whether the pod has neither a node selector nor node affinity.
-func (n *Needs) IsAnywhere() bool { return n.anywhere }
+// HasNoNodeRequirements reports whether the pod has neither a node selector nor node affinity.
+func (n *Needs) HasNoNodeRequirements() bool { return n.anywhere }
 
 // Tolerates reports whether one of the tolerations tolerates the taint, with the comparison of core/v1.
 func Tolerates(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
@@ -263,8 +263,8 @@ func (p Port) conflicts(o Port) bool {
 	return p.Number == o.Number && p.Protocol == o.Protocol && (p.IP == o.IP || p.IP == anyAddress || o.IP == anyAddress)
 }
 
-// sameZone reports whether the node is in the volume's zone.
-func (v *Volume) sameZone(labels map[string]string) bool {
+// isInZoneOf reports whether the node is in the volume's zone.
+func (v *Volume) isInZoneOf(labels map[string]string) bool {
 	if len(v.zones) == 0 || !slices.ContainsFunc(zoneLabels(), func(label string) bool { _, has := labels[label]; return has }) {
 		return true
 	}

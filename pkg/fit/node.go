@@ -32,12 +32,12 @@ type attachment struct{ driver, handle string }
 // NewNode returns a node without pods.
 func NewNode(object *corev1.Node) *Node {
 	n := &Node{}
-	n.Read(object)
+	n.Update(object)
 	return n
 }
 
-// Read replaces the node's object by a newer version.
-func (n *Node) Read(object *corev1.Node) {
+// Update replaces the node's object by a newer version.
+func (n *Node) Update(object *corev1.Node) {
 	n.Object, n.Taints = object, nil
 	for _, taint := range object.Spec.Taints {
 		if taint.Effect != corev1.TaintEffectPreferNoSchedule {
@@ -76,8 +76,8 @@ func AttachLimits(csi *storagev1.CSINode) map[string]int64 {
 	return limits
 }
 
-// Place adds a number of pods with these needs to the node. A negative number removes pods.
-func (n *Node) Place(p *Needs, pods int) {
+// AddPods adds a number of pods with these needs to the node. A negative number removes pods.
+func (n *Node) AddPods(p *Needs, pods int) {
 	n.Pods += int64(pods)
 	n.Used.Add(&p.Requests, int64(pods))
 	if len(p.Ports) > 0 && n.ports == nil {
@@ -100,13 +100,13 @@ func (n *Node) Place(p *Needs, pods int) {
 	}
 }
 
-// Reserve adds one pod's requests and ports to an imagined node. It does not count the use of volumes and devices.
-func (n *Node) Reserve(p *Needs) {
-	n.Place(&Needs{Requests: p.Requests, Ports: p.Ports}, 1)
+// ReserveRoom adds one pod's requests and ports to an imagined node. It does not count the use of volumes and devices.
+func (n *Node) ReserveRoom(p *Needs) {
+	n.AddPods(&Needs{Requests: p.Requests, Ports: p.Ports}, 1)
 }
 
-// Empty returns the node without pods. It shares the data that does not depend on pods.
-func (n *Node) Empty() Node {
+// WithoutPods returns the node without pods. It shares the data that does not depend on pods.
+func (n *Node) WithoutPods() Node {
 	return Node{Object: n.Object, Taints: n.Taints, Allocatable: n.Allocatable, MaxPods: n.MaxPods, Attachable: n.Attachable}
 }
 

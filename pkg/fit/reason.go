@@ -23,8 +23,8 @@ const (
 // Insufficient returns the reason of a node that has too little of a resource left.
 func Insufficient(resource corev1.ResourceName) Reason { return "Insufficient " + Reason(resource) }
 
-// IsOfNode reports whether the reason does not depend on the pods on the node. It holds until the node's own labels
+// DependsOnNodeOnly reports whether the reason does not depend on the pods on the node. It holds until the node's own labels
 // or taints change.
-func (r Reason) IsOfNode() bool {
+func (r Reason) DependsOnNodeOnly() bool {
 	return r == Unschedulable || r == UntoleratedTaint || r == SelectorMismatch
 }

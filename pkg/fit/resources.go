@@ -73,8 +73,8 @@ func othersOf(list corev1.ResourceList) []Quantity {
 	return others
 }
 
-// Of returns the amount of one of the other resources; 0 if it is missing.
-func (r *Resources) Of(name corev1.ResourceName) int64 {
+// OtherQuantity returns the amount of one of the other resources; 0 if it is missing.
+func (r *Resources) OtherQuantity(name corev1.ResourceName) int64 {
 	for i := range r.Others {
 		if r.Others[i].Name == name {
 			return r.Others[i].Value
@@ -105,11 +105,11 @@ func (r *Resources) Add(o *Resources, times int64) {
 	r.Others = sum
 }
 
-// Larger returns, for each resource, the larger of the two amounts.
-func (r *Resources) Larger(o *Resources) Resources {
+// Max returns, for each resource, the larger of the two amounts.
+func (r *Resources) Max(o *Resources) Resources {
 	largest := Resources{max(r.CPU, o.CPU), max(r.Memory, o.Memory), max(r.Storage, o.Storage), slices.Clone(r.Others)}
 	for _, other := range o.Others {
-		if have := r.Of(other.Name); other.Value > have {
+		if have := r.OtherQuantity(other.Name); other.Value > have {
 			largest.Others = slices.DeleteFunc(largest.Others, func(q Quantity) bool { return q.Name == other.Name })
 			largest.Others = append(largest.Others, other)
 		}

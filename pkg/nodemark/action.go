@@ -52,8 +52,8 @@ type HoldNode struct {
 	Before string
 }
 
-// FreeNode reverts HoldNode.
-type FreeNode struct{ NodeVersion }
+// UnholdNode reverts HoldNode.
+type UnholdNode struct{ NodeVersion }
 
 // StartDrain writes the drain's deadline on the node and excludes the node from external load balancers.
 type StartDrain struct {
@@ -89,7 +89,7 @@ func (a HoldNode) Apply(node *corev1.Node, run string, _ corev1.Taint) error {
 }
 
 // Apply implements NodeAction.
-func (a FreeNode) Apply(node *corev1.Node, _ string, _ corev1.Taint) error {
+func (a UnholdNode) Apply(node *corev1.Node, _ string, _ corev1.Taint) error {
 	ClearHold(node)
 	return nil
 }
@@ -110,7 +110,7 @@ func (a Unfence) Key() string { return "unfence/" + string(a.UID) }
 func (a HoldNode) Key() string { return "hold/" + string(a.UID) }
 
 // Key implements nodegroup.Action.
-func (a FreeNode) Key() string { return "free/" + string(a.UID) }
+func (a UnholdNode) Key() string { return "free/" + string(a.UID) }
 
 // Key implements nodegroup.Action.
 func (a StartDrain) Key() string { return "start-drain/" + string(a.UID) }
@@ -124,7 +124,7 @@ func (a Unfence) String() string { return "unfence node " + a.Node }
 
 func (a HoldNode) String() string { return "keep autoscalers from node " + a.Node }
 
-func (a FreeNode) String() string { return "leave node " + a.Node + " to autoscalers" }
+func (a UnholdNode) String() string { return "leave node " + a.Node + " to autoscalers" }
 
 func (a StartDrain) String() string { return "start draining node " + a.Node }
 

@@ -22,8 +22,8 @@ type GroupBaseline struct {
 	Suspended []string `json:"suspended,omitempty"`
 }
 
-// Text returns the baseline as the value of the annotation.
-func (b GroupBaseline) Text() string {
+// Encode returns the baseline as the value of the annotation.
+func (b GroupBaseline) Encode() string {
 	text, _ := json.Marshal(b) // numbers and strings can always be encoded as JSON
 	return string(text)
 }

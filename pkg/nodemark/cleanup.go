@@ -28,7 +28,7 @@ func CleanupCommand(node *corev1.Node, fences []corev1.Taint) string {
 			steps = append(steps, step)
 		}
 	}
-	if step := restoreExclusion(node, prev); step != "" {
+	if step := exclusionCommand(node, prev); step != "" {
 		steps = append(steps, step)
 	}
 	words := []string{node.Name}
@@ -43,8 +43,8 @@ func CleanupCommand(node *corev1.Node, fences []corev1.Taint) string {
 	return strings.Join(append(steps, shell.Command("kubectl annotate node", words...)), " && ")
 }
 
-// restoreExclusion returns the command that restores the load-balancer label, or "" if the label is unchanged.
-func restoreExclusion(node *corev1.Node, prev *NodeBaseline) string {
+// exclusionCommand returns the command that restores the load-balancer label, or "" if the label is unchanged.
+func exclusionCommand(node *corev1.Node, prev *NodeBaseline) string {
 	value, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]
 	switch {
 	case prev.Excluded != nil && *prev.Excluded != value:

@@ -72,11 +72,11 @@ func ClearFence(node *corev1.Node, taint corev1.Taint) error {
 		return err
 	}
 	if !prev.Taint {
-		dropTaint(node, taint)
+		removeTaint(node, taint)
 	}
 	if !prev.Unschedulable {
 		node.Spec.Unschedulable = false
-		dropTaint(node, CordonTaint())
+		removeTaint(node, CordonTaint())
 	}
 	if prev.Excluded != nil {
 		metav1.SetMetaDataLabel(&node.ObjectMeta, corev1.LabelNodeExcludeBalancers, *prev.Excluded)
@@ -93,9 +93,9 @@ func ClearFence(node *corev1.Node, taint corev1.Taint) error {
 	return nil
 }
 
-// WasCordoned reports whether a user or another process cordoned the node, before it was fenced or without a fence.
+// IsCordonedByOthers reports whether a user or another process cordoned the node, before it was fenced or without a fence.
 // If the node's baseline cannot be read, every cordon counts as such.
-func WasCordoned(node *corev1.Node) bool {
+func IsCordonedByOthers(node *corev1.Node) bool {
 	prev, err := readNodeBaseline(node)
 	switch {
 	case err != nil || prev == nil:
@@ -121,7 +121,7 @@ func addTaint(node *corev1.Node, taint corev1.Taint) {
 	}
 }
 
-func dropTaint(node *corev1.Node, taint corev1.Taint) {
+func removeTaint(node *corev1.Node, taint corev1.Taint) {
 	node.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
 }
 

@@ -278,7 +278,7 @@ func TestHeldNodesKeepTheirOwner(t *testing.T) {
 	node := build.Node("old-a-1", "a")
 	fence(t, node, "r1", "aws")
 	nodemark.SetHold(node, "r1")
-	nodemark.SetGroupBaseline(node, nodemark.GroupBaseline{Desired: 3}.Text())
+	nodemark.SetGroupBaseline(node, nodemark.GroupBaseline{Desired: 3}.Encode())
 	nodemark.SetOwner(node, nodemark.Owner{Namespace: "ops", Group: "workers"})
 	if err := nodemark.ClearFence(node, nodegroup.FenceTaint("aws")); err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ func SetHold(node *corev1.Node, run string) {
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, AnnotationHeld, run)
 }
 
-// ClearHold changes the node for FreeNode. It keeps an annotation that this tool did not set, and a value that was
+// ClearHold changes the node for UnholdNode. It keeps an annotation that this tool did not set, and a value that was
 // changed later.
 func ClearHold(node *corev1.Node) {
 	if !IsHeld(node) {

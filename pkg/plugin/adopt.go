@@ -34,10 +34,10 @@ func (o *observation) adoptRecord(line *commandLine, m mode, wished record.Reque
 	}
 	switch m {
 	case modeRollback:
-		r.record = upgrade.RollingBack(&r.record, o.group.Wanted, line.now().Round(0))
+		r.record = upgrade.AsRollback(&r.record, o.group.Wanted, line.now().Round(0))
 		r.record.Request.To = o.to
 	case modeAbort:
-		r.record = r.record.Aborting()
+		r.record = r.record.AsAborting()
 	default:
 		if m == modeComplete {
 			r.record.Soak.Until = line.now().Round(0)
@@ -60,16 +60,16 @@ func (o *observation) adoptRecord(line *commandLine, m mode, wished record.Reque
 // adoptFinishedRecord handles the record of a finished upgrade that left nodes fenced which have become current since.
 // If no node is outdated, it reopens the run to release them. Otherwise the next upgrade releases them.
 func (o *observation) adoptFinishedRecord(rec *record.Record, m mode, wished record.Request) (resolution, error) {
-	fenced := upgrade.FencedCurrent(rec, o.members)
+	fenced := upgrade.ListFencedCurrent(rec, o.members)
 	switch {
 	case len(fenced) > 0 && (m == modeAbort || m == modeUpgrade && countOutdated(o.members) == 0):
-		opened := rec.Releasing(o.group.Wanted)
+		opened := rec.AsReleasing(o.group.Wanted)
 		opened.Request.Run = opened.Run
 		return resolution{request: opened.Request, record: opened, releases: fenced}, nil
 	case m.keepsSettings():
 		return resolution{}, errUpgradeEnded
 	default:
-		return resolution{request: wished, record: record.Record{Earlier: upgrade.EarlierRuns(rec, o.members)}}, nil
+		return resolution{request: wished, record: record.Record{Earlier: upgrade.ListFencingRuns(rec, o.members)}}, nil
 	}
 }
 
@@ -108,8 +108,8 @@ func reopenRecord(record record.Record, replan bool, request record.Request, tar
 		reopened.Request = reopened.Request.WithProtection(request)
 		return reopened
 	}
-	reopened = reopened.WithMoreTime(request.DrainTimeout.Duration - reopened.Request.DrainTimeout.Duration)
-	reopened = reopened.Retargeted(target)
+	reopened = reopened.WithDeadlinesMoved(request.DrainTimeout.Duration - reopened.Request.DrainTimeout.Duration)
+	reopened = reopened.WithTarget(target)
 	reopened.Request = request
 	return reopened
 }
@@ -140,7 +140,7 @@ func rebuildRecord(world upgrade.World, line *commandLine) (record.Record, error
 // more.
 func (g *groupContext) describeLostRecord() string {
 	world := g.makeWorld(g.now)
-	return describeRebuiltRecord(&g.record, upgrade.CountWitnesses(&world, g.record.Run))
+	return describeRebuiltRecord(&g.record, upgrade.CountFencedByRun(&world, g.record.Run))
 }
 
 func describeRebuiltRecord(record *record.Record, fenced int) string {

@@ -144,7 +144,7 @@ func (c console) printResult(group string, rec record.Record) error {
 	switch {
 	case rec.Total == 0:
 		verb = "is current"
-	case rec.Back:
+	case rec.Rollback:
 		verb = "rolled back to " + rec.Target.Name
 	}
 	head := rec

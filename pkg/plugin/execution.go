@@ -276,7 +276,7 @@ func describeStart(g *groupContext) string {
 		return fmt.Sprintf("run %s: releasing nodes that are current and still fenced: %s", g.request.Run, strings.Join(g.releases, ", "))
 	case g.record.Stopping == record.Aborted:
 		return fmt.Sprintf("run %s: removing what is left of it", g.request.Run)
-	case g.record.Back:
+	case g.record.Rollback:
 		return fmt.Sprintf("run %s: going back to %s", g.request.Run, g.group.Wanted.Name)
 	case g.request.Strategy.Traits().ByCloud:
 		return fmt.Sprintf("run %s: %s upgrades the group to %s", g.request.Run, nodegroup.InfoOf(g.group.Provider).Manager.Name, g.group.Wanted.Name)
@@ -305,7 +305,7 @@ func (e *execution) driveUpgrade(ctx context.Context) (record.Record, error) {
 	owner := nodemark.Owner{Namespace: e.s.line.stateNamespace, Group: g.name, Epoch: hold.Epoch()}
 	writer := cluster.NewWriter(e.s.conn.Client, watcher, g.request.Run, nodegroup.FenceTaint(g.group.Provider), owner)
 	if hold.TookOver() {
-		if err := writer.TakeOver(ctx, g.record.InFlight(), hold.Epoch()); err != nil {
+		if err := writer.TakeOver(ctx, g.record.InFlightUIDs(), hold.Epoch()); err != nil {
 			return record.Record{}, err
 		}
 	}

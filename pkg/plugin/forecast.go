@@ -128,7 +128,7 @@ func (p *planning) runForecast(ctx context.Context, req record.Request, watch fu
 			spec.Draws = randomOrders
 		}
 		spec.Pods = drain.DropWishes(spec.Pods)
-		spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, &spec.Record, req)
+		spec.Group, spec.Record, req = upgrade.DelegatedAsSurge(spec.Group, &spec.Record, req)
 	}
 	spec.Autoscaled = req.Strategy.Traits().ByAutoscaler
 	var assumed []string

@@ -242,7 +242,7 @@ func eachPod(pods map[string][]*corev1.Pod) iter.Seq[*corev1.Pod] {
 func (o *observation) joinNodes(record *record.Record) {
 	o.members = joinMembers(o.provider, &o.group, o.cluster.view.Nodes)
 	setOwnerKind(&o.group, o.members)
-	o.unlabelled = upgrade.JudgeLabels(&o.group, o.members, record)
+	o.unlabelled = upgrade.MarkOutdatedByLabels(&o.group, o.members, record)
 	for i := range o.members {
 		if node := o.members[i].Node; node != nil {
 			o.members[i].Pods = o.cluster.view.Pods[node.Name]

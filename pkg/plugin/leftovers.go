@@ -27,7 +27,7 @@ func (s *recordedState) findAbandonedRun(group string) []report.Leftover {
 		what += fmt.Sprintf(" (%s was last seen at %s)", s.lease.Holder, s.lease.LastHeld.Format(time.RFC3339))
 	}
 	remedy := fmt.Sprintf("run %s to continue, or %s to undo it", nodegroup.Command("resume", group), nodegroup.Command("abort", group))
-	if verb := s.record.Undoing(); verb != "" {
+	if verb := s.record.UndoVerb(); verb != "" {
 		remedy = fmt.Sprintf("run %s to continue", nodegroup.Command(string(verb), group))
 	}
 	return []report.Leftover{{What: what, Remedy: remedy}}

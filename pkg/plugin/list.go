@@ -205,7 +205,7 @@ func makeGroupRow(provider cloud.Provider, g *nodegroup.Group, nodes []*corev1.N
 	members := joinMembers(provider, g, nodes)
 	setOwnerKind(g, members)
 	row.Kind = g.Kind
-	upgrade.JudgeLabels(g, members, &record.Record{})
+	upgrade.MarkOutdatedByLabels(g, members, &record.Record{})
 	row.Nodes = len(members)
 	for i := range members {
 		if node := members[i].Node; node != nil && (row.Created.IsZero() || node.CreationTimestamp.Time.Before(row.Created)) {

@@ -46,7 +46,7 @@ func chooseTarget(m mode, typed string, record *record.Record) (string, error) {
 	case typed != "" || !record.IsResumable():
 		return typed, nil
 	case m == modeRollback:
-		to, err := upgrade.WayBack(record)
+		to, err := upgrade.RollbackTarget(record)
 		return to, usageError(err)
 	default:
 		return record.Request.To, nil
@@ -57,7 +57,7 @@ func chooseTarget(m mode, typed string, record *record.Record) (string, error) {
 // upgrade is being rolled back. The error names the command that continues.
 func rejectConflictingCommand(m mode, dryRun bool, group string, rec *record.Record) error {
 	var state string
-	continues := string(rec.Undoing())
+	continues := string(rec.UndoVerb())
 	switch record.Verb(continues) {
 	case record.VerbRollback:
 		if m == modeRollback || m == modeResume {
@@ -67,7 +67,7 @@ func rejectConflictingCommand(m mode, dryRun bool, group string, rec *record.Rec
 	case record.VerbAbort:
 		state = fmt.Sprintf("run %s of group %q is being aborted", rec.Run, group)
 	default:
-		if m != modeUpgrade || !record.PausedByRequest(rec) || dryRun {
+		if m != modeUpgrade || !record.IsPausedByRequest(rec) || dryRun {
 			return nil
 		}
 		continues, state = "resume", fmt.Sprintf("group %q was paused by %s at %s", group, rec.PausedBy, rec.Ended.Format(time.RFC3339))
@@ -98,7 +98,7 @@ func describeRun(group string, rec *record.Record) string {
 	switch {
 	case rec.Result == record.Aborted || rec.Stopping == record.Aborted:
 		return fmt.Sprintf("aborting the upgrade of group %q", group)
-	case rec.Back:
+	case rec.Rollback:
 		return fmt.Sprintf("rolling group %q back", group)
 	default:
 		return fmt.Sprintf("upgrading group %q", group)

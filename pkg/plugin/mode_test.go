@@ -23,8 +23,8 @@ func stoppedRecord(result record.Result, change ...func(*record.Record)) record.
 }
 
 func byVerb(r *record.Record)          { r.PausedBy = "ann@host" }
-func makeRollingBack(r *record.Record) { *r = upgrade.RollingBack(r, r.Previous, r.Ended) }
-func makeAborting(r *record.Record)    { *r = r.Aborting() }
+func makeRollingBack(r *record.Record) { *r = upgrade.AsRollback(r, r.Previous, r.Ended) }
+func makeAborting(r *record.Record)    { *r = r.AsAborting() }
 
 // TestRejectConflictingCommand combines each command with each state of a record. Only the verb that began a rollback
 // or abort may continue it.

@@ -62,9 +62,9 @@ func TestReportOutcome(t *testing.T) {
 		"refused for good":         {endedAfter90s(record.Failed, "x"), "", `upgrading group "blue": failed: x; run kubectl nodeupgrade blue --yes to continue`, 1},
 		"somebody interfered":      {endedAfter90s(record.Paused, "run the command again to fence it again"), "", `upgrading group "blue": paused: run the command again to fence it again`, 5},
 		"paused by somebody":       {endedAfter90s(record.Paused, "paused by ann: x", byVerb), "", `upgrading group "blue": paused by ann: x`, 5},
-		"on the way back":          {endedAfter90s(record.Failed, "x", func(r *record.Record) { r.Back = true }), "", `rolling group "blue" back: failed: x; run kubectl nodeupgrade blue --yes to continue`, 1},
+		"on the way back":          {endedAfter90s(record.Failed, "x", func(r *record.Record) { r.Rollback = true }), "", `rolling group "blue" back: failed: x; run kubectl nodeupgrade blue --yes to continue`, 1},
 		"rolled back": {
-			endedAfter90s(record.Succeeded, "", func(r *record.Record) { r.Back, r.Target.Name = true, "blue:1" }),
+			endedAfter90s(record.Succeeded, "", func(r *record.Record) { r.Rollback, r.Target.Name = true, "blue:1" }),
 			"nodegroup/blue rolled back to blue:1: 2 of 4 nodes replaced in 1m30s\n", "", 0,
 		},
 		"the target moved": {endedAfter90s(record.TargetMoved, "pass --replan"), "", `upgrading group "blue": target-moved: pass --replan`, 5},

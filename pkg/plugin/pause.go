@@ -27,8 +27,8 @@ process runs the upgrade, pause marks it: only the resume command continues it.`
 // pauseUpgrade asks the process that runs the upgrade to pause, and waits for it. If no process runs the upgrade, it
 // marks the upgrade as paused.
 func pauseUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
-	if !record.PausedByRequest(&u.record) {
-		if u.record.Undoing() == record.VerbAbort {
+	if !record.IsPausedByRequest(&u.record) {
+		if u.record.UndoVerb() == record.VerbAbort {
 			return usageError(fmt.Errorf("pausing the upgrade of group %q: it is being aborted and starts no further node: see %s", u.name, nodegroup.Command("status", u.name)))
 		}
 		if u.record.Delegation != nil {
@@ -115,11 +115,11 @@ func describePauseWait(holder string, record *record.Record) string {
 // does not count against the drain timeout of nodes in drain.
 func (u *recordedUpgrade) markPaused(ctx context.Context, idle time.Duration, now time.Time) (record.Record, error) {
 	rec, err := u.store.LoadRecord(ctx)
-	if err != nil || !rec.IsResumable() || record.PausedByRequest(&rec) {
+	if err != nil || !rec.IsResumable() || record.IsPausedByRequest(&rec) {
 		return rec, err
 	}
 	rec = record.CreditIdleTime(&rec, idle, now)
-	rec = record.MarkPaused(&rec, u.name, currentUser(), now)
+	rec = record.AsPaused(&rec, u.name, currentUser(), now)
 	return rec, u.store.Save(ctx, rec)
 }
 

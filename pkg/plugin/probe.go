@@ -88,7 +88,7 @@ func probeCreations(ctx context.Context, conn *connection, g *groupContext) []re
 	var questions errgroup.Group
 	questions.SetLimit(probesAtOnce)
 	for i, pod := range pods {
-		comesFirst := g.request.Move == record.MoveBySurge && movable.MovesOnly(pod)
+		comesFirst := g.request.Move == record.MoveBySurge && movable.CanMoveWithoutEviction(pod)
 		questions.Go(func() error {
 			probes[i] = describeCreation(pod, cluster.TryCreation(ctx, conn.Client, pod), comesFirst)
 			return nil

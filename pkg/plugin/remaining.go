@@ -59,7 +59,7 @@ func (s *session) forecastRest(ctx context.Context, g groupContext, record recor
 // rejectUnknownAddedNodes returns an error if the cloud upgrades the group and it is unknown how many nodes the cloud
 // has added.
 func (o *observation) rejectUnknownAddedNodes(record *record.Record) error {
-	if record.Delegation != nil && !upgrade.KnowsAdded(record, &o.group) {
+	if record.Delegation != nil && !upgrade.KnowsCloudSurge(record, &o.group) {
 		return errors.New("this tool did not start the cloud's update, so it does not know how many nodes the update has added")
 	}
 	return nil

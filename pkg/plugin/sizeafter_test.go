@@ -77,7 +77,7 @@ func TestPlanShowsSizeFromBeforeUpgrade(t *testing.T) {
 				g.record = record
 			}
 			if c.back {
-				g.record = upgrade.RollingBack(&record, record.Previous, noon)
+				g.record = upgrade.AsRollback(&record, record.Previous, noon)
 				g.group.Wanted = record.Previous
 				for i := range g.group.Instances {
 					g.group.Instances[i].Outdated = !g.group.Instances[i].Outdated

@@ -134,7 +134,7 @@ func abortUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if err != nil {
 		return err
 	}
-	if u.record.IsResumable() && upgrade.KeepsBoth(&u.record) {
+	if u.record.IsResumable() && upgrade.AbortKeepsBoth(&u.record) {
 		c.line.note(fmt.Sprintf("an abort keeps both the outdated and the new nodes of %s, because pods run on the new ones: run %s to remove the new nodes instead", u.name, nodegroup.Command("rollback", u.name)))
 	}
 	if c.line.isDryRun() {

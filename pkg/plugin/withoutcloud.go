@@ -49,12 +49,12 @@ func statusWithoutCloud(ctx context.Context, c *command, reason error) (*report.
 	if err != nil {
 		return nil, record.Record{}, err
 	}
-	if view.Pods, err = cluster.ListPodsOfNodes(ctx, c.conn.Client, slices.Collect(maps.Keys(rec.InFlight()))); err != nil {
+	if view.Pods, err = cluster.ListPodsOfNodes(ctx, c.conn.Client, slices.Collect(maps.Keys(rec.InFlightUIDs()))); err != nil {
 		return nil, record.Record{}, explainReadError(err)
 	}
 	status := makeUpgradeStatus(name, rec)
 	status.Holder, status.Unread = lease.Holder, reason.Error()
-	status.Status, status.Blocked = upgrade.WithoutCloud(&rec, &view, c.conn.Now())
+	status.Status, status.Blocked = upgrade.StatusWithoutCloud(&rec, &view, c.conn.Now())
 	status.Leftovers = (&recordedState{record: rec, lease: lease, abandoned: abandoned}).findAbandonedRun(name)
 	return status, rec, nil
 }

@@ -301,7 +301,7 @@ func findTooSmallNodes(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 		samples = append(samples, drain.Sample{Node: node, Pods: s.daemons[node.Name]})
 	}
 	samples = append(samples, s.sampleNewNodes()...)
-	why := drain.WhyNever(pod, samples)
+	why := drain.WhyNoneFits(pod, samples)
 	if !strings.Contains(why, "Insufficient") {
 		return nil // it fits, or only labels and taints keep it away
 	}

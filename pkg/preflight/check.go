@@ -290,7 +290,7 @@ func predictObstacle(w *upgrade.World, pod *corev1.Pod) drain.Obstacle {
 // isMovedBySurge reports whether the upgrade moves the pod by a restart of its Deployment. The restart does not depend on budgets
 // and leaves no gap.
 func isMovedBySurge(w *upgrade.World, pod *corev1.Pod) bool {
-	return w.Request.Move == record.MoveBySurge && w.Movable.MovesOnly(pod)
+	return w.Request.Move == record.MoveBySurge && w.Movable.CanMoveWithoutEviction(pod)
 }
 
 // checkOwnerWish implements rule POD008: a pod's owner asks for a special drain. The finding says what the upgrade does. A wait for

@@ -49,7 +49,7 @@ func explainClosedBudget(covers *coverage, pod *corev1.Pod, obstacle drain.Obsta
 // the flag was passed or does not help. If Deployments were not read, it advises it for every
 // Deployment.
 func adviseMoveBySurge(w *upgrade.World, pod *corev1.Pod) string {
-	isMovable := w.Movable.MovesOnly(pod) || (!w.Movable.IsKnown() && drain.WorkloadOf(pod).Kind == "Deployment")
+	isMovable := w.Movable.CanMoveWithoutEviction(pod) || (!w.Movable.IsKnown() && drain.WorkloadOf(pod).Kind == "Deployment")
 	if !isMovable || w.Request.Move == record.MoveBySurge || w.Request.Strategy.Traits().ByCloud {
 		return ""
 	}

@@ -102,7 +102,7 @@ func findShortShutdown(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 func findSleepingHook(pod *corev1.Pod) (container string, longest time.Duration) {
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
-		if sleep := drain.SleepIn(preStopOf(c)); sleep > longest {
+		if sleep := drain.HookSleep(preStopOf(c)); sleep > longest {
 			container, longest = c.Name, sleep
 		}
 	}
@@ -130,8 +130,8 @@ func findEarlyStop(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 		return nil
 	}
 	hook, longer := preStopOf(serving[i]), deregistrationLag
-	if _, closer, _ := drain.ServingTime(hook); closer != "" {
-		longer += drain.SleepIn(hook)
+	if _, closer, _ := drain.PreStopServingTime(hook); closer != "" {
+		longer += drain.HookSleep(hook)
 	}
 	grace := max(drain.GracePeriod(pod), graceForSleep(longer))
 	change := containerPatch(pod, serving[i], fields{"lifecycle": fields{"preStop": addSleepToHook(s, hook)}})
@@ -151,7 +151,7 @@ func describeEarlyStop(c *corev1.Container) string {
 	if hook == nil {
 		return fmt.Sprintf("container %s has no preStop hook", c.Name)
 	}
-	lasts, closer, known := drain.ServingTime(hook)
+	lasts, closer, known := drain.PreStopServingTime(hook)
 	switch {
 	case !known || lasts >= minDeregistrationLag:
 		return ""
@@ -166,7 +166,7 @@ func describeEarlyStop(c *corev1.Container) string {
 
 // addSleepToHook returns the change that makes a container sleep before its hook's other actions.
 func addSleepToHook(s *Scene, hook *corev1.LifecycleHandler) fields {
-	if _, closer, _ := drain.ServingTime(hook); closer != "" {
+	if _, closer, _ := drain.PreStopServingTime(hook); closer != "" {
 		return fields{"exec": fields{"command": prependSleep(hook.Exec.Command)}}
 	}
 	change := sleepHook(s, deregistrationLag)
@@ -179,7 +179,7 @@ func addSleepToHook(s *Scene, hook *corev1.LifecycleHandler) fields {
 // prependSleep returns a command that sleeps first. It uses the command's own shell, or /bin/sh.
 func prependSleep(command []string) []string {
 	sleep := fmt.Sprintf("sleep %d; ", wholeSeconds(deregistrationLag))
-	if i := drain.ScriptIn(command); i > 0 {
+	if i := drain.ShellScriptIndex(command); i > 0 {
 		longer := slices.Clone(command)
 		longer[i] = sleep + longer[i]
 		return longer
@@ -278,7 +278,7 @@ func findSleepBinary(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 		if hook == nil || hook.Exec == nil || !isOnlySleep(hook.Exec.Command) {
 			continue
 		}
-		native := fields{"exec": nil, "sleep": fields{"seconds": wholeSeconds(drain.SleepIn(hook))}}
+		native := fields{"exec": nil, "sleep": fields{"seconds": wholeSeconds(drain.HookSleep(hook))}}
 		names, changes = append(names, c.Name), append(changes, fields{"name": c.Name, "lifecycle": fields{"preStop": native}})
 	}
 	if len(names) == 0 {
@@ -297,19 +297,19 @@ func isOnlySleep(command []string) bool {
 	words = slices.DeleteFunc(words, func(word string) bool {
 		return slices.Contains([]string{"sh", "bash", "ash", "-c", "exec"}, word[strings.LastIndex(word, "/")+1:])
 	})
-	return len(words) == 2 && drain.SleepIn(&corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: words}}) > 0
+	return len(words) == 2 && drain.HookSleep(&corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: words}}) > 0
 }
 
 // findSlowStart implements rule TERM007.
 func findSlowStart(_ *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
-		if c.Lifecycle == nil || drain.SleepIn(c.Lifecycle.PostStart) < longStart {
+		if c.Lifecycle == nil || drain.HookSleep(c.Lifecycle.PostStart) < longStart {
 			continue
 		}
 		return &Finding{
 			Message: fmt.Sprintf("the postStart hook of container %s sleeps %s, and no probe runs before it has finished: each pod that moves is ready that much later",
-				c.Name, describeSpan(drain.SleepIn(c.Lifecycle.PostStart))),
+				c.Name, describeSpan(drain.HookSleep(c.Lifecycle.PostStart))),
 			Remedy: "replace the hook by a startupProbe or an init container that waits for the dependency",
 		}
 	}

@@ -50,7 +50,7 @@ func CollectWaits(blocked []drain.Blocked, now time.Time) []Wait {
 		if b.Since.Before(w.Since) {
 			w.Since = b.Since
 		}
-		w.Lasting = w.Lasting || b.Structural() || now.Sub(b.Since) >= reportDelay
+		w.Lasting = w.Lasting || b.NeedsPerson() || now.Sub(b.Since) >= reportDelay
 	}
 	return waits
 }

@@ -33,7 +33,7 @@ func (s *run) joinMembers(all []*corev1.Node) []nodegroup.Member {
 		}
 	}
 	members := nodegroup.JoinMembers(s.Group, nodes, func(n *corev1.Node) bool { return s.Cloud.Outdated(&s.Group, n) })
-	upgrade.JudgeLabels(&s.Group, members, &s.Record)
+	upgrade.MarkOutdatedByLabels(&s.Group, members, &s.Record)
 	for i := range members {
 		members[i].CacheTraits(&s.Group)
 	}

@@ -80,7 +80,7 @@ func (a *autoscaler) countNeededNodes() int {
 				another := *empty
 				needed, filled = needed+1, &another
 			}
-			filled.room.Reserve(&g.key.needs)
+			filled.room.ReserveRoom(&g.key.needs)
 		}
 	}
 	return needed

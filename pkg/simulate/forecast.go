@@ -414,7 +414,7 @@ func subtractUsed(has, used int64) int64 {
 
 func canRunAny(n *simNode, keys map[*schedulingKey]bool) bool {
 	for k := range keys {
-		if fit.Suits(&k.needs, &n.room) {
+		if fit.FitsEmpty(&k.needs, &n.room) {
 			return true
 		}
 	}

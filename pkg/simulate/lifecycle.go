@@ -118,7 +118,7 @@ func (l *podLifecycle) changeUsage(u *simPod, change int64) {
 	n := u.node
 	l.index.nodes.removeFromRanking(n)
 	if !isFinished(u.pod) {
-		n.room.Place(&u.key.needs, int(change))
+		n.room.AddPods(&u.key.needs, int(change))
 		n.scored = n.scored.plus(u.key.scoredRequests().times(change))
 	}
 	if change > 0 {

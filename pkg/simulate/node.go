@@ -65,7 +65,7 @@ func (n *simNode) currentRank() rank {
 // readNodeObject updates the fields that depend on the node object.
 func (n *simNode) readNodeObject(node *corev1.Node) {
 	n.node = node
-	n.room.Read(node)
+	n.room.Update(node)
 	n.closed = !nodegroup.IsNodeReady(node) || (n.member != nil && n.member.instance.State == nodegroup.InstanceLeaving)
 }
 

@@ -84,13 +84,13 @@ func (x *podIndex) unbindFromNode(u *simPod) {
 
 // schedulingKeyOf returns the scheduling key of the pod, and creates it if the pod's controller has no such key yet.
 func (x *podIndex) schedulingKeyOf(pod *corev1.Pod) *schedulingKey {
-	needs := x.storage.TakesOf(pod)
+	needs := x.storage.UsageOf(pod)
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
 		return x.addSchedulingKey(&schedulingKey{sample: pod, needs: needs})
 	}
 	for _, k := range x.keys[owner.UID] {
-		if k.needs.TakesAs(&needs) && areScheduledAlike(k.sample, pod, owner.Kind) {
+		if k.needs.UsesSameAs(&needs) && areScheduledAlike(k.sample, pod, owner.Kind) {
 			return k
 		}
 	}
@@ -123,7 +123,7 @@ func (x *podIndex) readSchedulingKey(k *schedulingKey) {
 	if k.kind == daemonSet {
 		affinity = nil // it contains the node of one pod
 	}
-	k.needs.SetPlace(spec.NodeSelector, affinity, spec.Tolerations)
+	k.needs.SetNodeRequirements(spec.NodeSelector, affinity, spec.Tolerations)
 	k.filters = x.filterCacheOf(k)
 	if affinity != nil {
 		x.readPodAffinity(k, affinity)

@@ -63,7 +63,7 @@ func (p *preemption) compareCost(o *preemption) int {
 // removes all pods of lower priority, and adds them again while there is room, those with the highest priority first
 // (defaultpreemption/default_preemption.go, SelectVictimsOnNode).
 func (s *scheduler) findVictims(u *simPod, n *simNode) *preemption {
-	if n.closed || !fit.Suits(&u.key.needs, &n.room) {
+	if n.closed || !fit.FitsEmpty(&u.key.needs, &n.room) {
 		return nil
 	}
 	var lower []*simPod
@@ -108,5 +108,5 @@ func (p *preemption) addVictim(victim *simPod) {
 
 // addTrialUsage adds or removes what a pod uses on the node for a trial. It does not change volumes and devices.
 func (n *simNode) addTrialUsage(u *simPod, pods int) {
-	n.room.Place(&fit.Needs{Requests: u.key.needs.Requests, Ports: u.key.needs.Ports}, pods)
+	n.room.AddPods(&fit.Needs{Requests: u.key.needs.Requests, Ports: u.key.needs.Ports}, pods)
 }

@@ -43,7 +43,7 @@ func (r *ranking) firstFittingNode(k *schedulingKey) *simNode {
 		n := r.nodes[number]
 		if why := checkNodeFit(k, n); why == fit.Fits {
 			return n
-		} else if why.IsOfNode() {
+		} else if why.DependsOnNodeOnly() {
 			k.filters.addFiltered(number)
 		}
 	}

@@ -58,7 +58,7 @@ func (c *Cluster) Run(ctx context.Context, req record.Request, watch func(upgrad
 			return c.record, fmt.Errorf("simulating group %q: %w", req.Group, context.Cause(ctx))
 		}
 		world := c.sharedWorld(req)
-		world.Brief, world.Drawn, world.Stay, world.Memo = c.brief, c.drawn, true, &c.memo
+		world.Brief, world.OrderSeed, world.Stay, world.Memo = c.brief, c.drawn, true, &c.memo
 		step = upgrade.Next(world)
 		if watch != nil {
 			watch(world, step)

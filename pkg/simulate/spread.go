@@ -97,7 +97,7 @@ type spreadDomain struct {
 // (kube-scheduler, podtopologyspread/common.go).
 func newSpreadDomain(k *schedulingKey, c *corev1.TopologySpreadConstraint, labels []string) *spreadDomain {
 	d := &spreadDomain{labels: labels, key: k, nodes: map[*simNode]bool{}, places: make(map[string]map[string]int, len(labels))}
-	d.ignoreLabels = k.needs.IsAnywhere() || (c.NodeAffinityPolicy != nil && *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyIgnore)
+	d.ignoreLabels = k.needs.HasNoNodeRequirements() || (c.NodeAffinityPolicy != nil && *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyIgnore)
 	d.honorTaints = c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
 	for _, label := range labels {
 		d.places[label] = map[string]int{}

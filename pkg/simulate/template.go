@@ -23,7 +23,7 @@ func (l *podLifecycle) newSuccessor(u *simPod) *simPod {
 		next.applyTemplate(workload.Template, rollout.Revision)
 	default:
 		wanted := fit.RequestsOf(&corev1.Pod{Spec: workload.Template.Spec})
-		larger := u.key.needs.Requests.Larger(&wanted)
+		larger := u.key.needs.Requests.Max(&wanted)
 		if larger.Equal(&u.key.needs.Requests) {
 			return next
 		}

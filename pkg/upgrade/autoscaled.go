@@ -29,30 +29,30 @@ func autoscaledStrategy() strategy {
 	verbs := []record.Verb{record.VerbPause, record.VerbAbort}
 	return strategy{
 		begin: func(*decision) {},
-		check: checkAutoscaled, claim: claimWait, resolve: resolveAutoscaled, describe: describeAutoscaled,
+		check: checkAutoscaled, refuseOwnFlags: refuseWaitFlag, resolve: resolveAutoscaled, describe: describeAutoscaled,
 		phases: []phase{
 			{
-				name: record.PhaseSetup, untouched: true, quiet: true, waitsFor: "room for new nodes", verbs: verbs,
-				run: func(d *decision) bool { return d.setUpGroup() && d.makeRoom() },
+				name: record.PhaseSetup, beforeDrains: true, suspendsScaling: true, waitsFor: "room for new nodes", verbs: verbs,
+				run: func(d *decision) bool { return d.setUpGroup() && d.raiseMaximumOnce() },
 			},
 			{
-				name: record.PhaseCordonBlue, stays: true, quiet: true, watched: true, waitsFor: "the fence", verbs: verbs,
+				name: record.PhaseCordonBlue, keepsAllOnStop: true, suspendsScaling: true, stopsOnGroupChange: true, waitsFor: "the fence", verbs: verbs,
 				run: (*decision).cordonBlue,
 			},
 			{
-				name: record.PhaseWait, stays: true, quiet: true, watched: true, looksIn: true, waitsFor: "the wait before the drain", waitsUntil: "it waits with the drain", verbs: verbs,
-				run: (*decision).awaitDrain, emptied: (*decision).terminateNode,
+				name: record.PhaseWait, keepsAllOnStop: true, suspendsScaling: true, stopsOnGroupChange: true, hasWorkInWait: true, waitsFor: "the wait before the drain", waitsUntil: "it waits with the drain", verbs: verbs,
+				run: (*decision).waitBeforeDrain, onEmpty: (*decision).terminateNode,
 			},
 			{
-				name: record.PhaseDrainBlue, stays: true, quiet: true, watched: true, held: outdatedHeld, mostGrace: mostDrainGrace, capsLeaving: true, verbs: verbs, // GKE G81
-				run: (*decision).drainRemaining, emptied: (*decision).terminateNode, late: (*decision).giveUpNode,
+				name: record.PhaseDrainBlue, keepsAllOnStop: true, suspendsScaling: true, stopsOnGroupChange: true, held: outdatedHeld, mostGrace: mostDrainGrace, capsEvictedGrace: true, verbs: verbs, // GKE G81
+				run: (*decision).drainRemaining, onEmpty: (*decision).terminateNode, onTimeout: (*decision).giveUpNode,
 			},
 			{
-				name: record.PhaseDeleteBlue, stays: true, watched: true, held: outdatedHeld, mostGrace: mostDrainGrace, capsLeaving: true, verbs: []record.Verb{record.VerbAbort},
-				run: (*decision).removeRemaining, emptied: (*decision).terminateNode, late: (*decision).giveUpNode,
+				name: record.PhaseDeleteBlue, keepsAllOnStop: true, stopsOnGroupChange: true, held: outdatedHeld, mostGrace: mostDrainGrace, capsEvictedGrace: true, verbs: []record.Verb{record.VerbAbort},
+				run: (*decision).removeRemaining, onEmpty: (*decision).terminateNode, onTimeout: (*decision).giveUpNode,
 			},
 			{
-				name: record.PhaseScaleDown, givesBack: true, verbs: []record.Verb{record.VerbAbort},
+				name: record.PhaseScaleDown, givesBackSurge: true, verbs: []record.Verb{record.VerbAbort},
 				run: (*decision).scaleDownGroup,
 			},
 		},
@@ -61,8 +61,8 @@ func autoscaledStrategy() strategy {
 	}
 }
 
-// claimWait returns an error for the flag of the wait before the drain, if it was given with another strategy.
-func claimWait(s *Settings) error {
+// refuseWaitFlag returns an error for the flag of the wait before the drain, if it was given with another strategy.
+func refuseWaitFlag(s *Settings) error {
 	if s.WaitForDrain == nil {
 		return nil
 	}
@@ -88,7 +88,7 @@ func resolveAutoscaled(s Settings, req record.Request, group *nodegroup.Group, _
 	req.DrainTimeout, req.OnTimeout = record.Duration{Duration: valueOrDefault(s.DrainTimeout, mostBudgetTime)}, record.Force
 	req.WaitForDrain, req.Window = record.Duration{Duration: valueOrDefault(s.WaitForDrain, defaultWait)}, mostDrainedAtOnce
 	req.To = cmp.Or(s.To, group.Wanted.Target()) // the template may change during the wait
-	return req, fitsAutoscaled(group, &req, outdated)
+	return req, checkGroupAutoscaled(group, &req, outdated)
 }
 
 // describeAutoscaled returns the line of a plan.
@@ -97,9 +97,9 @@ func describeAutoscaled(r *record.Request, _ string) string {
 		r.Strategy, formatLimit(r.WaitForDrain.Duration), r.Window, formatLimit(r.DrainTimeout.Duration))
 }
 
-// fitsAutoscaled returns an error if no autoscaler is known to serve the group (GKE G80), or if the group has no room
+// checkGroupAutoscaled returns an error if no autoscaler is known to serve the group (GKE G80), or if the group has no room
 // for new nodes.
-func fitsAutoscaled(group *nodegroup.Group, r *record.Request, outdated int) error {
+func checkGroupAutoscaled(group *nodegroup.Group, r *record.Request, outdated int) error {
 	room := group.Max - group.Desired
 	switch {
 	case !group.Can.Resize || !group.Can.Bounds:
@@ -113,27 +113,27 @@ func fitsAutoscaled(group *nodegroup.Group, r *record.Request, outdated int) err
 	return nil
 }
 
-// makeRoom raises the maximum so that the autoscaler can add one new node for each outdated one (GKE G77).
-func (d *decision) makeRoom() bool {
-	return d.applyDecision(d.bookKeeper().MakeRoom(d.countOutdated()))
+// raiseMaximumOnce raises the maximum so that the autoscaler can add one new node for each outdated one (GKE G77).
+func (d *decision) raiseMaximumOnce() bool {
+	return d.applyDecision(d.bookKeeper().RaiseMaximumOnce(d.countOutdated()))
 }
 
-// awaitDrain gives pods time to leave the outdated nodes on their own, counted from the fence (GKE G71, G82). During
+// waitBeforeDrain gives pods time to leave the outdated nodes on their own, counted from the fence (GKE G71, G82). During
 // the wait nodes without pods are removed. The wait ends early when no outdated node is left (GKE G72, G74).
-func (d *decision) awaitDrain() bool {
+func (d *decision) waitBeforeDrain() bool {
 	d.countReplaced()
 	d.fencing = !d.fenceOutdatedNodes()
-	if d.rec.Stopping != "" || !d.setRevision() || !d.suspendProcesses() || !d.makeRoom() {
+	if d.rec.Stopping != "" || !d.setRevision() || !d.suspendProcesses() || !d.raiseMaximumOnce() {
 		return false
 	}
 	over := d.soakFor(d.rec.Request.WaitForDrain.Duration)
 	if !over {
-		d.releaseHeldNodes() // autoscalers may remove outdated nodes, too
+		d.releaseAllHolds() // autoscalers may remove outdated nodes, too
 		d.removeIdleNodes()
 	}
 	switch {
 	case d.fencing:
-	case over || d.awaitBlueGone():
+	case over || d.awaitOutdatedGone():
 		d.endSoak()
 		return true
 	case d.pausing && d.awaitRemovals():
@@ -148,22 +148,22 @@ func (d *decision) removeIdleNodes() {
 	for _, name := range d.rec.StartedNames() {
 		n, m := d.rec.Nodes[name], d.count.byName[name]
 		if record.IsInDrain(n.State) && m != nil && (d.pausing || !d.isIdle(m)) {
-			d.leaveNode(name, m)
+			d.returnToPending(name, m)
 			continue
 		}
 		d.advanceNode(name)
 	}
 	for _, m := range slices.Clone(d.count.pending) {
 		if d.rec.Stopping == "" && !d.pausing && d.rec.CountInFlight() < mostDrainedAtOnce && d.isIdle(m) {
-			d.recordStart(m)
+			d.recordNodeStart(m)
 			d.advanceNode(m.Name())
 		}
 	}
 }
 
-// leaveNode forgets that a node was started. The node must still be replaced, unless another process terminates its
+// returnToPending forgets that a node was started. The node must still be replaced, unless another process terminates its
 // machine.
-func (d *decision) leaveNode(name string, m *nodegroup.Member) {
+func (d *decision) returnToPending(name string, m *nodegroup.Member) {
 	delete(d.rec.Nodes, name)
 	if m.Instance.State != nodegroup.InstanceLeaving {
 		d.count.pending = append(d.count.pending, m)
@@ -183,7 +183,7 @@ func (d *decision) isIdle(m *nodegroup.Member) bool {
 // node's drain timeout ends are deleted (GKE G75).
 func (d *decision) drainRemaining() bool {
 	d.countReplaced()
-	if !d.setRevision() || !d.suspendProcesses() || !d.makeRoom() {
+	if !d.setRevision() || !d.suspendProcesses() || !d.raiseMaximumOnce() {
 		return false
 	}
 	d.continueDrains()
@@ -214,12 +214,12 @@ func (d *decision) removeRemaining() bool {
 	if d.plan == nil && !d.drainRemaining() { // otherwise this step finished the drain
 		return false
 	}
-	return d.awaitBlueGone()
+	return d.awaitOutdatedGone()
 }
 
-// awaitBlueGone waits until no outdated node is left. Only the autoscaler adds new nodes, so pods may still be Pending
+// awaitOutdatedGone waits until no outdated node is left. Only the autoscaler adds new nodes, so pods may still be Pending
 // (GKE G79).
-func (d *decision) awaitBlueGone() (gone bool) {
+func (d *decision) awaitOutdatedGone() (gone bool) {
 	return len(d.count.pending) == 0 && d.rec.NoneInState(record.NodeDraining, record.NodeForcing, record.NodeEmpty) && d.awaitRemovals() && d.awaitWorkloads()
 }
 

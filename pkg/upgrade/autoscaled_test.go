@@ -256,9 +256,9 @@ func TestAutoscaledCapsGrace(t *testing.T) {
 func TestAutoscaledHasNoRollback(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")))
 	s.until(record.PhaseWait)
-	_, err := upgrade.WayBack(&s.Record)
+	_, err := upgrade.RollbackTarget(&s.Record)
 	checkError(t, err, "its strategy is autoscaled-blue-green, which has no rollback")
-	if upgrade.KeepsBoth(&s.Record) {
+	if upgrade.AbortKeepsBoth(&s.Record) {
 		t.Error("an abort is said to leave what a rollback would not")
 	}
 }

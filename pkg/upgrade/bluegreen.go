@@ -18,36 +18,36 @@ func blueGreenStrategy() strategy {
 	early := []record.Verb{record.VerbPause, record.VerbRollback, record.VerbAbort}
 	return strategy{
 		begin: (*decision).beginSurge,
-		check: checkBlueGreen, claim: claimBatches, resolve: resolveBlueGreen, describe: describeBlueGreen,
+		check: checkBlueGreen, refuseOwnFlags: refuseBatchFlags, resolve: resolveBlueGreen, describe: describeBlueGreen,
 		phases: []phase{
 			{
-				name: record.PhaseSetup, untouched: true, quiet: true, held: outdatedHeld, waitsFor: "the new nodes", verbs: early,
+				name: record.PhaseSetup, beforeDrains: true, suspendsScaling: true, held: outdatedHeld, waitsFor: "the new nodes", verbs: early,
 				run: (*decision).setUpBlueGreen,
 			},
 			{
-				name: record.PhaseCreateGreen, untouched: true, quiet: true, watched: true, held: bothHeld, waitsFor: "the new nodes", verbs: early,
-				run: func(d *decision) bool { d.coverOutdated(); return d.addSurge() },
+				name: record.PhaseCreateGreen, beforeDrains: true, suspendsScaling: true, stopsOnGroupChange: true, held: bothHeld, waitsFor: "the new nodes", verbs: early,
+				run: func(d *decision) bool { d.matchSurgeToOutdated(); return d.addSurge() },
 			},
 			{
-				name: record.PhaseCordonBlue, stays: true, quiet: true, watched: true, held: bothHeld, waitsFor: "the fence", verbs: early,
+				name: record.PhaseCordonBlue, keepsAllOnStop: true, suspendsScaling: true, stopsOnGroupChange: true, held: bothHeld, waitsFor: "the fence", verbs: early,
 				run: (*decision).cordonBlue,
 			},
 			{
-				name: record.PhaseDrainBlue, stays: true, quiet: true, watched: true, held: bothHeld, verbs: early,
-				run:     (*decision).drainBlue,
-				emptied: func(d *decision, name string, n record.NodeRecord, _ *nodegroup.Member) { d.parkNode(name, n, "") },
-				late:    func(d *decision, name string, n record.NodeRecord) { d.parkNode(name, n, d.describeForRecord(name)) },
+				name: record.PhaseDrainBlue, keepsAllOnStop: true, suspendsScaling: true, stopsOnGroupChange: true, held: bothHeld, verbs: early,
+				run:       (*decision).drainBlue,
+				onEmpty:   func(d *decision, name string, n record.NodeRecord, _ *nodegroup.Member) { d.parkNode(name, n, "") },
+				onTimeout: func(d *decision, name string, n record.NodeRecord) { d.parkNode(name, n, d.describeForRecord(name)) },
 			},
 			{
-				name: record.PhaseSoak, stays: true, held: outdatedHeld, waitsFor: "the soak", verbs: append([]record.Verb{record.VerbComplete}, early...),
+				name: record.PhaseSoak, keepsAllOnStop: true, held: outdatedHeld, waitsFor: "the soak", verbs: append([]record.Verb{record.VerbComplete}, early...),
 				run: (*decision).soakPool,
 			},
 			{
-				name: record.PhaseDeleteBlue, stays: true, watched: true, mostGrace: time.Hour, held: outdatedHeld, verbs: []record.Verb{record.VerbAbort}, // GKE G53
-				run: (*decision).deleteBlue, emptied: (*decision).terminateNode, late: (*decision).deletePods,
+				name: record.PhaseDeleteBlue, keepsAllOnStop: true, stopsOnGroupChange: true, mostGrace: time.Hour, held: outdatedHeld, verbs: []record.Verb{record.VerbAbort}, // GKE G53
+				run: (*decision).deleteBlue, onEmpty: (*decision).terminateNode, onTimeout: (*decision).deletePods,
 			},
 			{
-				name: record.PhaseScaleDown, givesBack: true, verbs: []record.Verb{record.VerbAbort},
+				name: record.PhaseScaleDown, givesBackSurge: true, verbs: []record.Verb{record.VerbAbort},
 				run: (*decision).scaleDownGroup,
 			},
 		},
@@ -56,8 +56,8 @@ func blueGreenStrategy() strategy {
 	}
 }
 
-// fitsBlueGreen returns an error if the group cannot have the outdated and the new nodes at the same time.
-func fitsBlueGreen(group *nodegroup.Group, r *record.Request, outdated int) error {
+// checkGroupBlueGreen returns an error if the group cannot have the outdated and the new nodes at the same time.
+func checkGroupBlueGreen(group *nodegroup.Group, r *record.Request, outdated int) error {
 	switch {
 	case !group.Can.Resize:
 		return fmt.Errorf("--strategy=%s: this tool cannot add nodes to groups of provider %s: use %s", record.BlueGreen, group.Provider, record.Surge)
@@ -71,7 +71,7 @@ func fitsBlueGreen(group *nodegroup.Group, r *record.Request, outdated int) erro
 // upgrade is impossible: autoscalers would remove nodes that must be kept (GKE G42).
 func (d *decision) setUpBlueGreen() bool {
 	if node, refusal := d.findUnheld(); node != "" {
-		d.waitFor("autoscalers to be kept from the outdated nodes")
+		d.setWaiting("autoscalers to be kept from the outdated nodes")
 		if refusal != "" {
 			d.stopUpgradeWith(record.Failed, fmt.Sprintf("keeping autoscalers from node %q: %s: without this annotation an autoscaler would remove nodes that the soak keeps: allow the annotation, or use --strategy=%s", node, refusal, record.Surge))
 		}
@@ -80,8 +80,8 @@ func (d *decision) setUpBlueGreen() bool {
 	return d.setUpGroup()
 }
 
-// claimBatches returns an error for flags of batches and soaks that were given with another strategy.
-func claimBatches(s *Settings) error {
+// refuseBatchFlags returns an error for flags of batches and soaks that were given with another strategy.
+func refuseBatchFlags(s *Settings) error {
 	if s.Batch == nil && s.BatchSoak == nil && s.Soak == nil {
 		return nil
 	}
@@ -103,7 +103,7 @@ func checkBlueGreen(s *Settings) error {
 // target never changes during the upgrade, however long it takes.
 func resolveBlueGreen(s Settings, req record.Request, group *nodegroup.Group, size, outdated int) (record.Request, error) {
 	if !group.Can.Resize { // the strategy is wrong, not a number
-		return record.Request{}, fitsBlueGreen(group, &req, outdated)
+		return record.Request{}, checkGroupBlueGreen(group, &req, outdated)
 	}
 	batch, err := valueOrDefault(s.Batch, nodegroup.Quantity{N: 1}).ResolveBatch(outdated)
 	if err != nil {
@@ -117,7 +117,7 @@ func resolveBlueGreen(s Settings, req record.Request, group *nodegroup.Group, si
 	if req.Surge, err = s.resolveSurge(group, 0, size, outdated); err != nil {
 		return record.Request{}, err
 	}
-	return req, fitsBlueGreen(group, &req, outdated)
+	return req, checkGroupBlueGreen(group, &req, outdated)
 }
 
 // describeBlueGreen returns the line of a plan.
@@ -143,16 +143,16 @@ func describeBlueGreen(r *record.Request, _ string) string {
 	return fmt.Sprintf("%s%s: a new node for each outdated one; %s%s", record.BlueGreen, width, drain, end)
 }
 
-// coverOutdated plans a new node for each outdated one, including those that joined after the upgrade began (GKE G41).
-func (d *decision) coverOutdated() {
+// matchSurgeToOutdated plans a new node for each outdated one, including those that joined after the upgrade began (GKE G41).
+func (d *decision) matchSurgeToOutdated() {
 	outdated := d.countOutdated()
-	d.rec.Ledger.DealSurge(outdated, d.count.Left)
+	d.rec.Ledger.AssignSurge(outdated, d.count.Left)
 	d.rec.Request.Surge = max(d.rec.Request.Surge, outdated)
 }
 
 // launchForLateJoiners launches new nodes for outdated ones that joined while others were being drained.
 func (d *decision) launchForLateJoiners() {
-	d.coverOutdated()
+	d.matchSurgeToOutdated()
 	if d.applyDecision(d.bookKeeper().RaiseMaximum()) {
 		d.applyDecision(d.bookKeeper().KeepSurgeLaunched())
 	}
@@ -217,7 +217,7 @@ func (d *decision) startBatch() {
 	for d.isBatchOpen() && d.rec.Stopping == "" {
 		if d.countUnavailable()+d.countKept()+1 > 0 {
 			d.launchForLateJoiners()
-			d.waitForReplacement()
+			d.awaitReplacement()
 			return
 		}
 		m := d.chooseNextNode()
@@ -248,7 +248,7 @@ func (d *decision) soakPool() bool {
 	if !d.setRevision() { // otherwise nodes that autoscalers add would be outdated, and deleted too
 		return false
 	}
-	freed := d.releaseHolds(func(m *nodegroup.Member) bool { return !m.Outdated && d.rec.IsNotEnding(m) })
+	freed := d.releaseHolds(func(m *nodegroup.Member) bool { return !m.Outdated && d.rec.HasNoNodeRecord(m) })
 	switch over := d.soakFor(d.rec.Request.BlueGreen.Soak.Duration); {
 	case over && freed && d.awaitWorkloads():
 		d.endSoak()
@@ -279,7 +279,7 @@ func (d *decision) deleteBlue() bool {
 			break
 		}
 		m := slices.MinFunc(startable, func(a, b *nodegroup.Member) int { return cmp.Compare(d.urgencyOf(a), d.urgencyOf(b)) })
-		n := d.recordStart(m)
+		n := d.recordNodeStart(m)
 		n.Deadline = d.w.Now // its drain timeout is over at once, so that its pods are named and deleted
 		d.rec.Nodes[m.Name()] = n
 		d.requeueNow()
@@ -304,7 +304,7 @@ func (d *decision) startDeletion(name string) {
 // deletePods starts deleting the pods of a node that is not empty.
 func (d *decision) deletePods(name string, n record.NodeRecord) {
 	n.State, n.Reason, n.Deadline = record.NodeForcing, "its pods are deleted with it", d.w.Now
-	if len(d.listBlocked(name)) > 0 {
+	if len(d.blockedPodsOf(name)) > 0 {
 		n.Reason = d.describeForRecord(name) // pods that were never evicted are not blocked
 	}
 	delete(d.notes.Yielded, name)
@@ -315,11 +315,11 @@ func (d *decision) deletePods(name string, n record.NodeRecord) {
 // stopBlueGreen brings the upgrade to rest. Once the outdated nodes are fenced, outdated and new nodes stay as they
 // are, with fences, holds and suspended processes. The same command continues with them (GKE G54).
 func (d *decision) stopBlueGreen() {
-	if !d.phase.stays {
+	if !d.phase.keepsAllOnStop {
 		d.bringToRest()
 		return
 	}
-	renewed := d.releaseNodes()
+	renewed := d.unfenceRenewed()
 	if !d.removeFences(func(m *nodegroup.Member) bool { return d.rec.WasUncordoned(m.Node) }) {
 		return // the rest of a fence that a user removed is being removed; the same command fences the node again
 	}
@@ -327,11 +327,11 @@ func (d *decision) stopBlueGreen() {
 		return
 	}
 	d.rec.Result, d.rec.Ended, d.finished = d.rec.Stopping, d.w.Now, true
-	d.rec.Message = joinNotes(d.rec.Message, d.describeRefused(d.rec.Message), d.describeStanding())
+	d.rec.Message = joinNotes(d.rec.Message, d.describeRefused(d.rec.Message), d.describeKeptAfterStop())
 }
 
-// describeStanding returns what a stop leaves unchanged.
-func (d *decision) describeStanding() string {
+// describeKeptAfterStop returns what a stop leaves unchanged.
+func (d *decision) describeKeptAfterStop() string {
 	text := "the outdated and the new nodes both stay"
 	if len(d.rec.Suspended) > 0 {
 		text += ", with " + strings.Join(d.rec.Suspended, ", ") + " suspended"

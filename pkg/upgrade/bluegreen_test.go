@@ -116,7 +116,7 @@ func TestProtectedOutdatedNodeIsKept(t *testing.T) {
 // G56: a rollback is impossible once outdated nodes are deleted.
 func TestNoRollbackWhileOutdatedNodesAreDeleted(t *testing.T) {
 	w := deleting(t)
-	if _, err := upgrade.WayBack(&w.Record); err == nil || !strings.Contains(err.Error(), `in phase "delete blue"`) {
+	if _, err := upgrade.RollbackTarget(&w.Record); err == nil || !strings.Contains(err.Error(), `in phase "delete blue"`) {
 		t.Errorf("got error %v", err)
 	}
 }
@@ -188,7 +188,7 @@ func TestPauseWhileNobodyWaits(t *testing.T) {
 	d.run(time.Time{})
 	at := d.record.Soak.Until.Add(-time.Hour)
 	d.cluster.Advance(at)
-	d.saved = record.MarkPaused(&d.record, "workers", "alice@host", at)
+	d.saved = record.AsPaused(&d.record, "workers", "alice@host", at)
 	d.cluster.Advance(at.Add(24 * time.Hour))
 	d.reopen()
 	d.turn(-1)
@@ -269,14 +269,14 @@ func TestRefusedToKeepAutoscalersAway(t *testing.T) {
 // abort does not keep both.
 func TestAbortKeepsBoth(t *testing.T) {
 	d := newBlueGreen(t, 3)
-	if d.run(start.Add(time.Second)); upgrade.KeepsBoth(&d.record) {
+	if d.run(start.Add(time.Second)); upgrade.AbortKeepsBoth(&d.record) {
 		t.Errorf("in phase %q, too", d.record.Phase)
 	}
-	if d.run(start.Add(time.Hour)); !upgrade.KeepsBoth(&d.record) {
+	if d.run(start.Add(time.Hour)); !upgrade.AbortKeepsBoth(&d.record) {
 		t.Errorf("not in phase %q", d.record.Phase)
 	}
-	aborting := d.record.Aborting()
-	if back := upgrade.RollingBack(&d.record, revisionOf("1"), start); upgrade.KeepsBoth(&back) || upgrade.KeepsBoth(&aborting) {
+	aborting := d.record.AsAborting()
+	if back := upgrade.AsRollback(&d.record, revisionOf("1"), start); upgrade.AbortKeepsBoth(&back) || upgrade.AbortKeepsBoth(&aborting) {
 		t.Error("an upgrade that is being undone, too")
 	}
 }

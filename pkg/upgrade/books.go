@@ -16,14 +16,14 @@ func (d *decision) ledgerView() ledger.View {
 	req := &d.rec.Request
 	v := ledger.View{
 		Now: d.w.Now, Group: &d.w.Group, Open: d.w.Open, Counts: d.count.Counts,
-		Limits: ledger.Limits{Surge: req.Surge, MaxUnavailable: req.MaxUnavailable, KeepMax: req.KeepMax, TakesTurns: req.TakesTurns(), Refilled: req.IsRefilled()},
+		Limits: ledger.Limits{Surge: req.Surge, MaxUnavailable: req.MaxUnavailable, KeepMax: req.KeepMax, TakesTurns: req.TakesTurns(), Refilled: req.IsFilledByAutoscaler()},
 		Run:    d.rec.Run, PhaseBegan: d.rec.PhaseBegan, Before: d.rec.Sizes, Suspended: d.rec.Suspended,
-		Quiesce: d.phase.listProcesses(&d.w.Group),
+		Quiesce: d.phase.processesToSuspend(&d.w.Group),
 	}
 	// A reading from before the last change may not show which terminations landed since. Without an autoscaler, the
 	// ledger is used then.
-	unseen := req.IsRefilled() && !d.w.Group.IsFreshAfter(d.rec.Ledger.Changed())
-	v.Counts.Shrinking = d.rec.OpenShrinks(unseen)
+	unseen := req.IsFilledByAutoscaler() && !d.w.Group.IsFreshAfter(d.rec.Ledger.Changed())
+	v.Counts.Shrinking = d.rec.CountShrinks(unseen)
 	return v
 }
 
@@ -37,7 +37,7 @@ func (d *decision) applyDecision(decided ledger.Decision) bool {
 		d.addAction(a)
 	}
 	if decided.Poll {
-		d.askCloudOften(decided.Waiting)
+		d.pollCloudSoon(decided.Waiting)
 	}
 	d.requeueAt(decided.Wake)
 	if d.rec.Stopping != "" && len(decided.Actions) > 0 && !slices.ContainsFunc(decided.Actions, func(a nodegroup.Action) bool { return !d.isRefused(a) }) {
@@ -109,7 +109,7 @@ func (d *decision) countNotServing() (n int) {
 	carried := d.rec.Ledger.Carried() + d.rec.Ledger.Replaced()
 	for i := 0; i < len(d.w.Members) && n < carried; i++ {
 		m := &d.w.Members[i]
-		_, ending := d.rec.FindStarted(m)
+		_, ending := d.rec.StartedRecord(m)
 		if m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && !ending && d.isArriving(m) {
 			n++
 		}
@@ -123,5 +123,5 @@ func (d *decision) isArriving(m *nodegroup.Member) bool {
 	if !mayBeBooting(&d.rec, m) || !d.rec.IsNewMember(m) {
 		return false
 	}
-	return !m.IsReady() || nodemark.WasCordoned(m.Node) || !d.w.isOpen(m, &d.rec)
+	return !m.IsReady() || nodemark.IsCordonedByOthers(m.Node) || !d.w.hasNoClosingTaint(m, &d.rec)
 }

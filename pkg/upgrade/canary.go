@@ -16,13 +16,13 @@ import (
 // current nodes.
 func (d *decision) deferStarts() (deferred bool) {
 	if len(d.unhealthy) == 0 && d.unsure != "" && d.rec.Begun > 0 {
-		d.waitFor(fmt.Sprintf("the pods of %s on new nodes to be created", d.unsure))
+		d.setWaiting(fmt.Sprintf("the pods of %s on new nodes to be created", d.unsure))
 		return true
 	}
 	if len(d.unhealthy) == 0 {
 		return false
 	}
-	d.waitFor(d.unhealthy[0].String())
+	d.setWaiting(d.unhealthy[0].String())
 	if more := len(d.unhealthy) - 1; more > 0 {
 		d.waiting += fmt.Sprintf(", and %d more workloads", more)
 	}
@@ -48,7 +48,7 @@ func (d *decision) deferStart(m *nodegroup.Member) (deferred bool) {
 // not defer a node of which only some pods must wait. If each node has pods of many workloads, most of the window would
 // be empty otherwise (docs/decisions/0043).
 func (d *decision) deferDrain(m *nodegroup.Member) (deferred bool) {
-	if !d.findDeferrable()[m.Name()] || d.isHalfFree() && d.canDrainInParts(m) {
+	if !d.findDeferrable()[m.Name()] || d.isWindowHalfFree() && d.canDrainInParts(m) {
 		return false
 	}
 	return d.deferStart(m)
@@ -65,9 +65,9 @@ func (d *decision) findStartWait(m *nodegroup.Member) (wait startWait, waits boo
 		w := drain.WorkloadOf(pod)
 		what := ""
 		switch {
-		case d.isHeldOn(m, w):
+		case d.isHeldForCanary(m, w):
 			what = fmt.Sprintf("the first new pod of %s to become ready", w)
-		case d.rec.Workloads[w.String()].Scaled > 0 && d.askScale(w):
+		case d.rec.Workloads[w.String()].Scaled > 0 && d.requestScale(w):
 			what = fmt.Sprintf("the scale of %s to be read", w)
 		case d.isMissing(w):
 			what = fmt.Sprintf("the pods of %s to be created", w)
@@ -138,16 +138,16 @@ func (d *decision) isAdmitted(pod *corev1.Pod) bool {
 	return drain.Predict(pod, d.w.Budgets, nil, d.w.EndingNamespaces[pod.Namespace]).Admitted()
 }
 
-// isHeldOn reports whether ready pods of the workload must stay on the node until the workload's first new pod is
+// isHeldForCanary reports whether ready pods of the workload must stay on the node until the workload's first new pod is
 // ready, because pods of the workload leave another node already.
-func (d *decision) isHeldOn(m *nodegroup.Member, w drain.Workload) bool {
+func (d *decision) isHeldForCanary(m *nodegroup.Member, w drain.Workload) bool {
 	r, _ := d.recoveryOf(w)
 	return r.Unproven && r.Canary != "" && r.Canary != m.Name()
 }
 
-// isHalfFree reports whether at most half of the window would be in use with one more node, and the group has
+// isWindowHalfFree reports whether at most half of the window would be in use with one more node, and the group has
 // all of its nodes. If a node is missing, a new pod may be Pending until the node is there.
-func (d *decision) isHalfFree() bool {
+func (d *decision) isWindowHalfFree() bool {
 	return 2*(d.rec.CountInFlight()+1) <= d.rec.Request.Window && d.count.unready == 0 && d.countUnavailable() == 0
 }
 
@@ -164,7 +164,7 @@ func (d *decision) canDrainInParts(m *nodegroup.Member) bool {
 		switch {
 		case drain.TierOf(pod, d.w.Facts) > drain.Ordinary, !d.isAdmitted(pod), d.isMissing(w), d.leavesTooFew(m, pod, w):
 			return false
-		case !d.isHeldOn(m, w):
+		case !d.isHeldForCanary(m, w):
 			some = true
 		case !drain.Ready(pod) || !d.hasSuccessorInTime(w): // findGuard keeps only pods that are ready
 			return false
@@ -225,13 +225,13 @@ func (d *decision) findShortage(w drain.Workload) shortage {
 	if d.shortages == nil {
 		d.shortages = map[drain.Workload]shortage{}
 	}
-	d.shortages[w] = d.makeShortage(w)
+	d.shortages[w] = d.computeShortage(w)
 	return d.shortages[w]
 }
 
-func (d *decision) makeShortage(w drain.Workload) shortage {
+func (d *decision) computeShortage(w drain.Workload) shortage {
 	known := d.rec.Workloads[w.String()]
-	most := drain.AwayAtOnce(known.Ready, known.Usual.Duration)
+	most := drain.MaxAwayAtOnce(known.Ready, known.Usual.Duration)
 	if most == 0 || d.rec.Request.IgnoresUnready(w.String()) {
 		return shortage{}
 	}

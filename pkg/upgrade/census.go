@@ -41,13 +41,13 @@ func countMembers(w *World, rec *record.Record) memberCounts {
 		Counts: ledger.Counts{Left: map[string]int{}, Zones: map[string]int{}, UsableIn: map[string]int{}},
 	}
 	var counts zoneCounts
-	begun := rec.StartedMembers(w.Members)
+	begun := rec.IndexesOfStarted(w.Members)
 	for i := range w.Members {
 		m := &w.Members[i]
 		var started *record.NodeRecord
 		if len(begun) > 0 && begun[0] == i {
 			begun = begun[1:]
-			started = c.findRecord(m, rec)
+			started = c.indexRecord(m, rec)
 		}
 		switch {
 		case m.Instance.State == nodegroup.InstanceStandby && started == nil: // it is left alone
@@ -61,8 +61,8 @@ func countMembers(w *World, rec *record.Record) memberCounts {
 	return c
 }
 
-// findRecord returns the member's record and adds the member to byName; nil if the member was not started.
-func (c *memberCounts) findRecord(m *nodegroup.Member, rec *record.Record) *record.NodeRecord {
+// indexRecord returns the member's record and adds the member to byName; nil if the member was not started.
+func (c *memberCounts) indexRecord(m *nodegroup.Member, rec *record.Record) *record.NodeRecord {
 	name, started := rec.RecordNameOf(m)
 	if !started {
 		return nil
@@ -95,7 +95,7 @@ func (c *memberCounts) addOutdated(m *nodegroup.Member, started *record.NodeReco
 		c.pending = append(c.pending, m)
 		zone.pending++
 	}
-	if started == nil || !record.IsEnding(started.State) {
+	if started == nil || !record.IsPastDrain(started.State) {
 		zone.left++
 	}
 	if m.Node == nil && rec.Run == "" {
@@ -187,10 +187,10 @@ func (c *memberCounts) previousRevision(g *nodegroup.Group) nodegroup.Revision {
 	})
 }
 
-// JudgeLabels marks members as outdated whose machines are current but whose nodes lack a label of current nodes, and
+// MarkOutdatedByLabels marks members as outdated whose machines are current but whose nodes lack a label of current nodes, and
 // returns how many. During an upgrade, it marks only nodes that lacked a label when the upgrade began. A new node
 // without the labels is a failure to create nodes, and would be replaced without end.
-func JudgeLabels(g *nodegroup.Group, members []nodegroup.Member, record *record.Record) int {
+func MarkOutdatedByLabels(g *nodegroup.Group, members []nodegroup.Member, record *record.Record) int {
 	if len(g.CurrentLabels) == 0 {
 		return 0 // a rollback requires no labels
 	}
@@ -213,9 +213,9 @@ func JudgeLabels(g *nodegroup.Group, members []nodegroup.Member, record *record.
 	return found
 }
 
-// withoutLabels returns the sorted IDs of the machines that are current but whose nodes are outdated because of their
+// listOutdatedByLabels returns the sorted IDs of the machines that are current but whose nodes are outdated because of their
 // labels.
-func withoutLabels(members []*nodegroup.Member) []string {
+func listOutdatedByLabels(members []*nodegroup.Member) []string {
 	var ids []string
 	for _, m := range members {
 		if m.Instance.ID != "" && !m.Instance.Outdated {

@@ -67,14 +67,14 @@ func (w *World) collectDaemons(fit func(*nodegroup.Member) bool) map[drain.Workl
 	}
 	for i := range w.Members {
 		m := &w.Members[i]
-		if !hasDaemons(m) || !fit(m) {
+		if !canJudgeDaemons(m) || !fit(m) {
 			continue
 		}
 		for _, pod := range w.Memo.podsOn(m).daemons {
 			add(pod)
 		}
 		for _, pod := range waiting[m.Name()] {
-			if workload, counts := countedDaemon(pod); counts {
+			if workload, counts := daemonOfLivePod(pod); counts {
 				add(daemonPod{pod, w.Memo.placeOfDaemonSet(workload), drain.Ready(pod)})
 			}
 		}
@@ -99,19 +99,19 @@ func (w *World) waitingDaemons() map[string][]*corev1.Pod {
 	return waiting
 }
 
-// hasDaemons reports whether the DaemonSet pods of the node are counted: it is Ready and not terminating.
-func hasDaemons(m *nodegroup.Member) bool {
+// canJudgeDaemons reports whether the DaemonSet pods of the node are counted: it is Ready and not terminating.
+func canJudgeDaemons(m *nodegroup.Member) bool {
 	return m.IsReady() && m.Instance.State != nodegroup.InstanceLeaving
 }
 
-// countedDaemon returns the DaemonSet of a pod; false for other pods, and for pods that are ending or have failed.
-func countedDaemon(pod *corev1.Pod) (drain.Workload, bool) {
+// daemonOfLivePod returns the DaemonSet of a pod; false for other pods, and for pods that are ending or have failed.
+func daemonOfLivePod(pod *corev1.Pod) (drain.Workload, bool) {
 	workload, ours := daemonWorkload(pod)
 	return workload, ours && pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed
 }
 
-// findBareNodes returns the current nodes that have no pod of the DaemonSet, not even one that has ended.
-func (d *decision) findBareNodes(w drain.Workload) []string {
+// nodesWithoutDaemon returns the current nodes that have no pod of the DaemonSet, not even one that has ended.
+func (d *decision) nodesWithoutDaemon(w drain.Workload) []string {
 	var bare []string
 	waiting := d.w.waitingDaemons()
 	isOf := func(pod *corev1.Pod) bool {
@@ -120,7 +120,7 @@ func (d *decision) findBareNodes(w drain.Workload) []string {
 	}
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
-		if hasDaemons(m) && !m.Outdated && !slices.ContainsFunc(m.Pods, isOf) && !slices.ContainsFunc(waiting[m.Name()], isOf) {
+		if canJudgeDaemons(m) && !m.Outdated && !slices.ContainsFunc(m.Pods, isOf) && !slices.ContainsFunc(waiting[m.Name()], isOf) {
 			bare = append(bare, m.Name())
 		}
 	}
@@ -152,26 +152,26 @@ func recordDaemons(w *World) map[string]record.DaemonRecord {
 // watchDaemons finds DaemonSets of which more pods are late on current nodes, or are not created for them, than before
 // the upgrade.
 func (d *decision) watchDaemons() {
-	for _, found := range d.collectUnready() {
+	for _, found := range d.listUnreadyDaemons() {
 		before := d.rec.Daemons[found.workload.String()]
 		if found.unsure {
 			d.unsure, d.awaited = found.workload.String(), append(d.awaited, found.workload)
 		}
 		late := make([]*corev1.Pod, 0, len(found.unready))
 		for _, pod := range found.unready {
-			if d.describeLate(pod, before) != "" {
+			if d.describeLateDaemon(pod, before) != "" {
 				late = append(late, pod)
 			}
 		}
 		total, lacking := found.total(), len(late)+found.missing
-		if lacking <= before.Tolerated(total) {
+		if lacking <= before.ToleratedUnready(total) {
 			continue
 		}
 		d.awaited = append(d.awaited, found.workload)
-		u := unhealthy{Unhealthy: record.Unhealthy{Workload: found.workload, Name: found.workload.String(), Ready: total - lacking, Before: total - before.Tolerated(total)}}
+		u := unhealthy{Unhealthy: record.Unhealthy{Workload: found.workload, Name: found.workload.String(), Ready: total - lacking, Before: total - before.ToleratedUnready(total)}}
 		if len(late) > 0 {
 			pod := slices.MinFunc(late, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-			u.Pod, u.Node, u.Why = pod.Name, pod.Spec.NodeName, d.describeLate(pod, before)
+			u.Pod, u.Node, u.Why = pod.Name, pod.Spec.NodeName, d.describeLateDaemon(pod, before)
 		} else {
 			u.Why = formatMissing(found.missing) + describeRefusal(d.w.Controllers[found.workload])
 		}
@@ -179,15 +179,15 @@ func (d *decision) watchDaemons() {
 	}
 }
 
-// describeLate returns why a pod of a DaemonSet is late to become and stay ready; "" if it is not. The scheduler may
+// describeLateDaemon returns why a pod of a DaemonSet is late to become and stay ready; "" if it is not. The scheduler may
 // preempt other pods for a pod that no node takes at first.
-func (d *decision) describeLate(pod *corev1.Pod, before record.DaemonRecord) string {
+func (d *decision) describeLateDaemon(pod *corev1.Pod, before record.DaemonRecord) string {
 	if drain.Ready(pod) {
 		return fmt.Sprintf("it has not been ready for %s since it failed", leastDaemonReady)
 	}
 	if pod.Spec.NodeName != "" {
 		d.requeueAt(drain.LateAt(pod, before.Usual.Duration))
-		return drain.Lateness(pod, before.Usual.Duration, 0, d.w.Now)
+		return drain.WhyLate(pod, before.Usual.Duration, 0, d.w.Now)
 	}
 	if i, found := nodegroup.IndexOfMember(d.w.Members, drain.TargetNode(pod)); found {
 		m := &d.w.Members[i]
@@ -196,7 +196,7 @@ func (d *decision) describeLate(pod *corev1.Pod, before record.DaemonRecord) str
 		}
 	}
 	d.requeueAt(pod.CreationTimestamp.Add(roomPatience))
-	return drain.Lateness(pod, 0, roomPatience, d.w.Now)
+	return drain.WhyLate(pod, 0, roomPatience, d.w.Now)
 }
 
 // unreadyDaemon is a DaemonSet with pods on current nodes that are not ready, not ready for long, or not created.
@@ -207,9 +207,9 @@ type unreadyDaemon struct {
 	unsure bool
 }
 
-// collectUnready returns the unreadyDaemons by name, without those that need not become ready. If a DaemonSet was late
+// listUnreadyDaemons returns the unreadyDaemons by name, without those that need not become ready. If a DaemonSet was late
 // before, its pods that have just become ready count as unready.
-func (d *decision) collectUnready() []unreadyDaemon {
+func (d *decision) listUnreadyDaemons() []unreadyDaemon {
 	all := d.w.collectDaemons(func(m *nodegroup.Member) bool { return !m.Outdated })
 	for name, before := range d.rec.Daemons {
 		w, err := drain.ParseWorkload(name)
@@ -219,7 +219,7 @@ func (d *decision) collectUnready() []unreadyDaemon {
 	}
 	current := 0
 	for i := range d.w.Members {
-		if m := &d.w.Members[i]; hasDaemons(m) && !m.Outdated {
+		if m := &d.w.Members[i]; canJudgeDaemons(m) && !m.Outdated {
 			current++
 		}
 	}
@@ -230,10 +230,10 @@ func (d *decision) collectUnready() []unreadyDaemon {
 			continue
 		}
 		if pods.total() < current && d.rec.Daemons[name].Ready > 0 {
-			pods.missing, unsure = d.countMissing(workload)
+			pods.missing, unsure = d.countMissingDaemons(workload)
 		}
 		if _, was := d.w.Notes.Unhealthy[name]; was {
-			pods = d.splitByAge(pods)
+			pods = d.demoteRecentlyReady(pods)
 		}
 		if len(pods.unready)+pods.missing > 0 || unsure {
 			found = append(found, unreadyDaemon{workload, pods, unsure})
@@ -242,11 +242,11 @@ func (d *decision) collectUnready() []unreadyDaemon {
 	return found
 }
 
-// countMissing counts the current nodes without a pod of the DaemonSet for which its controller should have created
+// countMissingDaemons counts the current nodes without a pod of the DaemonSet for which its controller should have created
 // one. The controller may skip nodes on purpose, and its status shows how many it wants. unsure is true while it may
 // still create a pod and, so far, has skipped no older node.
-func (d *decision) countMissing(w drain.Workload) (missing int, unsure bool) {
-	bare, long, young := d.findBareNodes(w), 0, false
+func (d *decision) countMissingDaemons(w drain.Workload) (missing int, unsure bool) {
+	bare, long, young := d.nodesWithoutDaemon(w), 0, false
 	if len(bare) == 0 {
 		return 0, false
 	}
@@ -267,7 +267,7 @@ func (d *decision) countMissing(w drain.Workload) (missing int, unsure bool) {
 			long++
 		}
 	}
-	d.askController(w)
+	d.requestController(w)
 	controller, read := d.w.Controllers[w]
 	switch {
 	case !read:
@@ -280,8 +280,8 @@ func (d *decision) countMissing(w drain.Workload) (missing int, unsure bool) {
 	return missing, young && missing == long
 }
 
-// splitByAge returns the pods with those that became ready only recently counted as unready.
-func (d *decision) splitByAge(pods daemonPods) daemonPods {
+// demoteRecentlyReady returns the pods with those that became ready only recently counted as unready.
+func (d *decision) demoteRecentlyReady(pods daemonPods) daemonPods {
 	split := pods
 	split.ready, split.unready = nil, slices.Clone(pods.unready)
 	for _, pod := range pods.ready {
@@ -307,8 +307,8 @@ func readySince(pod *corev1.Pod) time.Time {
 // awaitDaemons waits until no more of the DaemonSets' pods on current nodes are unready than before the upgrade.
 // Otherwise an upgrade could end with nodes that lack a DaemonSet's service.
 func (d *decision) awaitDaemons() (ready bool) {
-	for _, found := range d.collectUnready() {
-		if found.unsure || len(found.unready)+found.missing > d.rec.Daemons[found.workload.String()].Tolerated(found.total()) {
+	for _, found := range d.listUnreadyDaemons() {
+		if found.unsure || len(found.unready)+found.missing > d.rec.Daemons[found.workload.String()].ToleratedUnready(found.total()) {
 			d.watchWorkload(found.workload, fmt.Sprintf("the pods of %s on current nodes to become ready", found.workload))
 			return false
 		}

@@ -88,7 +88,7 @@ func Next(w World) Step {
 		d.recordAnswers()
 		d.applyRequest()
 		d.noteInterrupt()
-		switch s := strategyOf(d.rec.Request.Strategy, d.rec.Back); {
+		switch s := strategyOf(d.rec.Request.Strategy, d.rec.Rollback); {
 		case d.rec.Stopping == record.Aborted:
 			s.undo(d)
 		case d.rec.Stopping != "":
@@ -115,9 +115,9 @@ func newDecision(w *World) *decision {
 	d := &decision{
 		input: input{w: w, fence: nodegroup.FenceTaint(w.Group.Provider)},
 		rec:   w.Record.Clone(), phase: phaseOf(&w.Record),
-		notes:     w.Notes.cloneNotes(),
+		notes:     w.Notes.carriedOver(),
 		evictions: evictions{stages: map[string]schedule.Stage{}},
-		outbox:    outbox{now: w.Now, wake: w.Now.Add(lookAgain)},
+		outbox:    outbox{now: w.Now, wake: w.Now.Add(maxWake)},
 	}
 	d.recount()
 	return d
@@ -139,14 +139,14 @@ func (d *decision) beginUpgrade() {
 	d.rec = record.Record{
 		Version: w.Request.Strategy.RecordVersion(), Run: w.Request.Run, Request: w.Request,
 		Started: w.Now, Phase: record.PhaseSetup, PhaseBegan: w.Now,
-		Previous: d.count.previousRevision(&w.Group), Target: w.Group.Wanted, Provider: w.Group.Provider, Unlabelled: withoutLabels(d.count.pending),
+		Previous: d.count.previousRevision(&w.Group), Target: w.Group.Wanted, Provider: w.Group.Provider, Unlabelled: listOutdatedByLabels(d.count.pending),
 		Earlier: w.Record.Earlier, Taints: commonTaints(d.count.pending), Daemons: recordDaemons(w),
 		Sizes:  nodegroup.Sizes{Desired: w.Group.Desired, Min: w.Group.Min, Max: w.Group.Max, Zones: d.count.Zones},
 		Total:  len(d.count.pending),
 		Ledger: ledger.FromBooks(ledger.Books{Zonal: w.Group.Can.NameZone, Changed: w.Now, Known: d.count.known}),
 		Nodes:  map[string]record.NodeRecord{},
 	}
-	d.rec.OriginallyPointed(w.Group.Pointed)
+	d.rec.SetOriginalRevision(w.Group.Pointed)
 	d.recount()
 	chosen := strategyOf(w.Request.Strategy, false)
 	chosen.begin(d)
@@ -212,7 +212,7 @@ func (d *decision) finishStep() Step {
 // recordAnswers records the cloud's answers in the ledger. It stops the upgrade if an action was refused permanently.
 func (d *decision) recordAnswers() {
 	d.bookKeeper().RecordAnswers()
-	d.growAsAWhole()
+	d.growWithoutZones()
 	if refused := d.w.listRefused(); len(refused) > 0 {
 		d.stopUpgradeWith(record.Failed, fmt.Sprintf("to %s: %s", refused[0], d.w.lastAttempt(refused[0]).Detail))
 	}
@@ -220,11 +220,11 @@ func (d *decision) recordAnswers() {
 
 // rejectForeign stops the upgrade if the record names another machine for a node than the group shows: anyone who can
 // write the record could use it to terminate other machines. Added nodes that are given back are not checked here;
-// driveReturn keeps their machines.
+// followReturn keeps their machines.
 func (d *decision) rejectForeign() {
 	for _, name := range d.rec.StartedNames() {
 		n, m := d.rec.Nodes[name], d.count.byName[name]
-		if m == nil || n.IsGivenBack() || n.IsMachineOf(m) {
+		if m == nil || n.IsGivenBack() || n.MatchesMachineOf(m) {
 			continue
 		}
 		d.stopUpgradeWith(record.Failed, fmt.Sprintf("node %q is instance %s in the record but %s in the cloud: another process changed the record, and neither instance is terminated: find out who may write the record, and run %s to forget it", name, n.Instance, m.Instance.ID, nodegroup.Command("abort", d.w.Group.Name)))
@@ -232,10 +232,10 @@ func (d *decision) rejectForeign() {
 	}
 }
 
-// growAsAWhole makes further launches name no zone, once the cloud has refused to launch in a zone. The ledger has one
+// growWithoutZones makes further launches name no zone, once the cloud has refused to launch in a zone. The ledger has one
 // zone from then on. A launch without a zone raises the group's maximum, and only the raise proves that the launch
 // succeeded. So with --keep-max the upgrade stops instead.
-func (d *decision) growAsAWhole() {
+func (d *decision) growWithoutZones() {
 	refusal := ledger.ZoneLaunchRefusal(d.w.Open)
 	if refusal == "" || !d.rec.Ledger.Zonal() || d.rec.Ledger.OpenLaunches() > 0 {
 		return
@@ -254,30 +254,30 @@ func (d *decision) growAsAWhole() {
 
 // applyRequest does what a user asks of this upgrade.
 func (d *decision) applyRequest() {
-	asked := findAllowed(&d.rec, d.w.Asked)
+	asked := allowedVerb(&d.rec, d.w.Asked)
 	if asked != record.VerbPause && !d.w.Stop {
 		d.cancelPause()
 	}
 	switch asked {
 	case record.VerbPause:
 		d.pausing = d.rec.Stopping == ""
-		if d.phase.untouched {
+		if d.phase.beforeDrains {
 			d.pauseUpgrade() // no node was started
 		}
 	case record.VerbComplete:
 		d.rec.Soak.CompleteAt(d.w.Now)
 	case record.VerbRollback:
-		if !d.rec.Back { // otherwise the rollback is running already
-			d.yieldToRequest("a rollback")
+		if !d.rec.Rollback { // otherwise the rollback is running already
+			d.stopForRequest("a rollback")
 		}
 	case record.VerbAbort:
-		d.yieldToRequest("an abort")
+		d.stopForRequest("an abort")
 	}
 }
 
-// yieldToRequest stops the upgrade as Ctrl-C does, so that the process that asked can carry out the verb. An upgrade
+// stopForRequest stops the upgrade as Ctrl-C does, so that the process that asked can carry out the verb. An upgrade
 // that is being aborted does not stop.
-func (d *decision) yieldToRequest(to string) {
+func (d *decision) stopForRequest(to string) {
 	d.stopUpgradeWith(record.Interrupted, fmt.Sprintf("stopped for %s requested by %s", to, d.w.Asked.By))
 }
 
@@ -309,7 +309,7 @@ func (d *decision) watchProtection() {
 		if !m.Outdated || !m.Instance.Protected || m.Instance.State == nodegroup.InstanceLeaving {
 			continue
 		}
-		if n, started := d.rec.FindStarted(m); started && n.State == record.NodeRemoving {
+		if n, started := d.rec.StartedRecord(m); started && n.State == record.NodeRemoving {
 			continue
 		}
 		d.stopUpgradeWith(record.Paused, fmt.Sprintf("a user or another process protected instance %s (node %s) against scale-in during the upgrade: remove the protection and run %s to continue, or %s", m.Instance.ID, m.Name(), nodegroup.Command("resume", d.w.Group.Name), nodegroup.Command("abort", d.w.Group.Name)))
@@ -326,26 +326,26 @@ func (d *decision) runPhases() {
 		d.stopUpgradeWith(record.TargetMoved, fmt.Sprintf("the target of the group changed from %s to %s during the upgrade: %s", d.rec.Target.Name, wanted.Name, d.howToContinue(wanted)))
 		return
 	}
-	phases := strategyOf(d.rec.Request.Strategy, d.rec.Back).phases
+	phases := strategyOf(d.rec.Request.Strategy, d.rec.Rollback).phases
 	if d.rec.Ledger.TargetMoved() {
 		// The upgrade divides the surge among the zones again. Nodes whose termination was refused still exist, so they
 		// must be counted before that.
-		if !d.keepSurvivingSurge() {
+		if !d.cancelSurgeReturn() {
 			return
 		}
-		d.keepUndrained()
+		d.revertUndrainedTerminations()
 		d.adoptTarget()
-		if d.phase.givesBack || d.rec.Phase == record.PhaseDone {
+		if d.phase.givesBackSurge || d.rec.Phase == record.PhaseDone {
 			d.enterPhase(phases[0]) // the surge was given back
 		}
 	}
-	if d.phase.watched {
+	if d.phase.stopsOnGroupChange {
 		d.watchMaximum()
 		d.watchProtection()
 	}
-	d.renewing = !d.releaseNodes()
+	d.renewing = !d.unfenceRenewed()
 	d.watchWorkloads()
-	d.passPhases(phases)
+	d.advancePhases(phases)
 	if d.rec.Stopping == "" {
 		d.holdNodes()
 	}
@@ -353,12 +353,12 @@ func (d *decision) runPhases() {
 	case d.rec.Phase == record.PhaseDone:
 		d.concludeUpgrade()
 	case d.rec.Soak.Until.After(d.w.Now):
-		d.leaveUpgrade()
+		d.exitDuringLongSoak()
 	}
 }
 
-// passPhases runs the record's phase and, as far as each is complete, those after it.
-func (d *decision) passPhases(phases []phase) {
+// advancePhases runs the record's phase and, as far as each is complete, those after it.
+func (d *decision) advancePhases(phases []phase) {
 	for i, p := range phases {
 		if d.rec.Phase != p.name || d.rec.Stopping != "" || !p.run(d) || d.rec.Stopping != "" {
 			continue
@@ -399,10 +399,10 @@ func (d *decision) addAction(a nodegroup.Action) {
 		d.leftOut = append(d.leftOut, a) // the report names it
 		return
 	case attempt.Outcome == nodegroup.OutcomeDone:
-		due = attempt.Ended.Add(seen)
+		due = attempt.Ended.Add(seenWithin)
 	case attempt.Outcome == nodegroup.OutcomeMoved && !nodegroup.IsCloudAction(a) && attempt.Action == a:
 		// The change that moved the object is not observed yet, so the answer would be the same.
-		due = attempt.Ended.Add(min(time.Second<<min(max(0, attempt.Tries-1), 5), seen))
+		due = attempt.Ended.Add(min(time.Second<<min(max(0, attempt.Tries-1), 5), seenWithin))
 	}
 	if begun && d.w.Now.Before(due) {
 		d.outstanding = true
@@ -419,7 +419,7 @@ func (d *decision) lastAttempt(a nodegroup.Action) nodegroup.Attempt { return d.
 // action for long enough.
 func (d *decision) isRefused(a nodegroup.Action) bool {
 	attempt := d.lastAttempt(a)
-	return attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight || d.isLeftOut(a)
+	return attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight || d.isTriedTooLong(a)
 }
 
 // addBlocked adds an obstacle and the time since which it has been there.
@@ -437,7 +437,7 @@ func (d *decision) addBlocked(b drain.Blocked) {
 	}
 	b.Since, b.Forces = since, d.rec.Request.OnTimeout == record.Force
 	d.notes.BlockedSince[key] = since
-	if b.IsLast() { // the time that another obstacle blocked it does not count
+	if b.IsSeenLastReady() { // the time that another obstacle blocked it does not count
 		waits, waited := d.w.Notes.LastReadySince[key]
 		if !waited {
 			waits = d.w.Now
@@ -490,8 +490,8 @@ func (d *decision) hasNothingOpen() bool {
 	return len(d.actions) == 0 && !d.outstanding
 }
 
-// startRecord adds the member to the record's nodes. The step stores the record before its actions start.
-func (d *decision) startRecord(m *nodegroup.Member, n record.NodeRecord) {
+// addNodeRecord adds the member to the record's nodes. The step stores the record before its actions start.
+func (d *decision) addNodeRecord(m *nodegroup.Member, n record.NodeRecord) {
 	d.count.byName[m.Name()] = m
 	d.rec.Nodes[m.Name()] = n
 }
@@ -508,11 +508,11 @@ func (d *decision) pauseUpgrade() {
 	if d.rec.Stopping != "" || len(d.count.pending) == 0 {
 		return
 	}
-	d.stopAsAsked()
+	d.stopForPauseRequest()
 }
 
-// stopAsAsked pauses the upgrade and records which user asked for it.
-func (d *decision) stopAsAsked() {
+// stopForPauseRequest pauses the upgrade and records which user asked for it.
+func (d *decision) stopForPauseRequest() {
 	d.rec.PausedBy = d.w.Asked.By
 	d.stopUpgradeWith(record.Paused, record.DescribePause(d.w.Asked.By, d.w.Group.Name))
 }

@@ -31,8 +31,8 @@ func delegatedStrategy() strategy {
 			{name: record.PhaseSetup, waitsFor: "the cloud to start the upgrade", verbs: verbs, run: (*decision).beginOperation},
 			{name: record.PhaseFollow, waitsFor: "the cloud", verbs: verbs, run: (*decision).followOperation},
 		},
-		stop: (*decision).leaveOperation,
-		undo: (*decision).leaveOperation,
+		stop: (*decision).stopFollowing,
+		undo: (*decision).stopFollowing,
 	}
 }
 
@@ -44,7 +44,7 @@ func (s Settings) resolveDelegated(group *nodegroup.Group, size int) (record.Req
 	if (s.MaxUnavailable != nil || s.MaxSurge != nil) && !managed.TakesWidth {
 		return record.Request{}, fmt.Errorf("--max-unavailable and --max-surge: %s upgrades group %q with the group's own settings: remove the flags, and change the settings with %s", manager, group.Name, managed.ChangeWidth)
 	}
-	flag := s.firstForOthers(provider.Model)
+	flag := s.firstNonDelegatedFlag(provider.Model)
 	if flag == "" && managed.DeletesRest && s.OnTimeout == record.Fail {
 		flag = "on-timeout=fail"
 	}
@@ -66,7 +66,7 @@ func (s Settings) resolveDelegated(group *nodegroup.Group, size int) (record.Req
 	}
 	req.Surge = width.ResolveSurge(size, len(group.Zones), req.MaxUnavailable)
 	if req.MaxUnavailable+req.Surge == 0 && managed.TakesWidth {
-		return record.Request{}, s.describeNoWidth(group, req.Like)
+		return record.Request{}, s.noWidthError(group, req.Like)
 	}
 	req.Window = max(req.MaxUnavailable, 1)
 	return req, nil
@@ -119,7 +119,7 @@ func (d *decision) operationName(id string) string { return nameOperation(d.rec.
 // operation to the same revision, whoever began it. That includes an operation that an earlier process began without
 // getting the answer. Otherwise it repeats the request under the same token.
 func (d *decision) beginOperation() bool {
-	if !d.awaitReading() {
+	if !d.awaitNewestOperation() {
 		return false
 	}
 	op, known := d.newestOperation(), d.rec.Delegation
@@ -140,7 +140,7 @@ func (d *decision) beginOperation() bool {
 			d.managerName(), d.operationName(op.ID), op.To.Name, nodegroup.Command("status", d.w.Group.Name)))
 		return false
 	case op.State == nodegroup.OperationRunning:
-		d.askCloudOften(fmt.Sprintf("%s to finish %s (%s)", d.managerName(), d.operationName(op.ID), op.Kind))
+		d.pollCloudSoon(fmt.Sprintf("%s to finish %s (%s)", d.managerName(), d.operationName(op.ID), op.Kind))
 		d.pauseUnbegun()
 		return false
 	}
@@ -150,13 +150,13 @@ func (d *decision) beginOperation() bool {
 		d.rec.Delegation = known.NextAttempt()
 		d.rec.Delegation.Before = op.ID
 	}
-	start := d.nextRequest()
-	d.askCloudOften(d.managerName() + " to start the upgrade")
+	start := d.delegateAction()
+	d.pollCloudSoon(d.managerName() + " to start the upgrade")
 	if d.pausing {
 		d.pauseUnbegun()
 		return false
 	}
-	if !d.isAnswerUnseen(start) {
+	if !d.isReadingTooOld(start) {
 		d.addAction(start)
 	}
 	return false
@@ -174,26 +174,26 @@ func (d *decision) pauseUnbegun() {
 		since = d.w.Now
 	}
 	d.notes.PausingSince = since
-	last := d.lastAttempt(d.nextRequest())
+	last := d.lastAttempt(d.delegateAction())
 	if last.Ended.After(since) {
 		since = last.Ended
 	}
 	if last.InFlight || !d.w.Group.IsFreshAfter(since) {
-		d.askCloudOften(fmt.Sprintf("%s to report whether the upgrade has begun, before it can pause", d.managerName()))
+		d.pollCloudSoon(fmt.Sprintf("%s to report whether the upgrade has begun, before it can pause", d.managerName()))
 		return
 	}
-	d.stopAsAsked()
+	d.stopForPauseRequest()
 }
 
-// isAnswerUnseen reports whether the reading is too old to show the operation that the request began, or the operation
+// isReadingTooOld reports whether the reading is too old to show the operation that the request began, or the operation
 // that prevented it.
-func (d *decision) isAnswerUnseen(start nodegroup.Delegate) bool {
+func (d *decision) isReadingTooOld(start nodegroup.Delegate) bool {
 	last := d.lastAttempt(start)
 	return (last.Outcome == nodegroup.OutcomeDone || last.Outcome == nodegroup.OutcomeMoved) && !d.w.Group.IsFreshAfter(last.Ended)
 }
 
-// nextRequest returns the request of the attempt. A request with force, or with another width, has a different token.
-func (d *decision) nextRequest() nodegroup.Delegate {
+// delegateAction returns the request of the attempt. A request with force, or with another width, has a different token.
+func (d *decision) delegateAction() nodegroup.Delegate {
 	force, kind, width := d.rec.Request.OnTimeout == record.Force, "update", nodegroup.Width{}
 	if force {
 		kind = "force"
@@ -205,15 +205,15 @@ func (d *decision) nextRequest() nodegroup.Delegate {
 	return nodegroup.Delegate{To: d.rec.Target, Force: force, Width: width, Token: ledger.Token(d.rec.Run, kind, d.rec.Delegation.Attempt)}
 }
 
-// awaitReading waits for a reading that shows the cloud's newest operation, or until that operation is certainly lost.
-func (d *decision) awaitReading() (read bool) {
+// awaitNewestOperation waits for a reading that shows the cloud's newest operation, or until that operation is certainly lost.
+func (d *decision) awaitNewestOperation() (read bool) {
 	known, op := d.rec.Delegation, d.newestOperation()
 	switch {
 	case d.w.Group.Managed == nil:
-		d.askCloudOften(fmt.Sprintf("%s to report on the group: %s", d.managerName(), d.w.Group.Refusal))
+		d.pollCloudSoon(fmt.Sprintf("%s to report on the group: %s", d.managerName(), d.w.Group.Refusal))
 		return false
-	case op.Began.Before(known.Newest) && !d.awaitCertainLoss():
-		d.askCloudOften(d.managerName() + " to report its newest " + nameOperation(d.rec.Provider))
+	case op.Began.Before(known.Newest) && !d.awaitOperationLoss():
+		d.pollCloudSoon(d.managerName() + " to report its newest " + nameOperation(d.rec.Provider))
 		return false
 	}
 	return true
@@ -221,12 +221,12 @@ func (d *decision) awaitReading() (read bool) {
 
 // followOperation shows what the cloud is doing, and reports whether it has replaced the group.
 func (d *decision) followOperation() bool {
-	if !d.awaitReading() {
+	if !d.awaitNewestOperation() {
 		return false
 	}
 	// A node is gone when both its Node and its instance are gone, in either order.
 	d.rec.Replaced = max(0, d.rec.Total-len(d.count.pending)-len(d.count.leaving))
-	d.notes.keepNodeNames(d.count.pending, d.w.Notes.NodeNames)
+	d.notes.noteNodeNames(d.count.pending, d.w.Notes.NodeNames)
 	d.noteUnjoined()
 	op, known := d.newestOperation(), d.rec.Delegation
 	switch {
@@ -245,7 +245,7 @@ func (d *decision) followOperation() bool {
 		return d.concludeOperation()
 	default:
 		d.watchDrains()
-		d.askCloudOften(d.describeProgress())
+		d.pollCloudSoon(d.describeProgress())
 		if len(d.count.pending) > 0 {
 			d.poll = PollOperation
 		}
@@ -261,9 +261,9 @@ func (d *decision) cancelForPause(op *nodegroup.Operation) {
 	last := d.lastAttempt(cancel)
 	switch {
 	case d.pausing && last.Outcome == nodegroup.OutcomeFatal && !last.InFlight:
-		d.waitFor(fmt.Sprintf("%s, which it does not cancel: %s", d.describeStage(), last.Detail))
+		d.setWaiting(fmt.Sprintf("%s, which it does not cancel: %s", d.describeStage(), last.Detail))
 	case d.pausing:
-		d.askCloudOften(fmt.Sprintf("%s to cancel %s", d.managerName(), d.operationName(op.ID)))
+		d.pollCloudSoon(fmt.Sprintf("%s to cancel %s", d.managerName(), d.operationName(op.ID)))
 		known.Cancelling = op.ID
 		d.addAction(cancel)
 	case last.Outcome == nodegroup.OutcomeLater && last.Tries == 1 && !last.InFlight:
@@ -279,7 +279,7 @@ func (d *decision) concludeCancelled(op *nodegroup.Operation) (replaced bool) {
 	case d.countAllReplaced():
 		return true
 	case d.pausing:
-		d.stopAsAsked()
+		d.stopForPauseRequest()
 	case d.rec.Delegation.Cancelling == op.ID:
 		d.rec.Delegation = d.rec.Delegation.NextAttempt()
 		d.enterPhase(delegatedStrategy().phases[0])
@@ -319,7 +319,7 @@ func (d *decision) concludeOperation() (replaced bool) {
 		known.Succeeded = d.w.Now
 	}
 	deadline := known.Succeeded.Add(d.rec.Request.BootTimeout.Duration)
-	d.askCloudOften("the last outdated nodes to be removed")
+	d.pollCloudSoon("the last outdated nodes to be removed")
 	d.requeueAt(deadline)
 	if !d.w.isDeadlinePassed(deadline) {
 		return false
@@ -349,7 +349,7 @@ func resultOfCause(cause nodegroup.FailureCause) record.Result {
 func (d *decision) explainFailure(op *nodegroup.Operation) string {
 	text := fmt.Sprintf("%s failed: %s", d.operationName(op.ID), op.Failure)
 	if op.Cause == nodegroup.LaunchFailed {
-		return joinNotes(text, d.describeFailures())
+		return joinNotes(text, d.describeLaunchFailures())
 	}
 	if op.Cause != nodegroup.DrainFailed {
 		return text
@@ -385,7 +385,7 @@ func (d *decision) watchDrains() {
 		if seen {
 			draining[m.Name()] = since
 		}
-		d.notes.PodsLeft[m.Name()] = d.classifyPodsOf(m).listRunning()
+		d.notes.PodsLeft[m.Name()] = d.classifyPodsOf(m).uidsOfRunning()
 	}
 	known.Draining = draining
 	for _, m := range closed {
@@ -431,7 +431,7 @@ func (d *decision) blockPods(m *nodegroup.Member, until time.Time) {
 
 // describeProgress returns what the cloud is waiting for, as far as the cluster and the group show it.
 func (d *decision) describeProgress() string {
-	return joinNotes(d.describeStage(), d.describeMissing())
+	return joinNotes(d.describeStage(), d.describeMissingNodes())
 }
 
 // describeStage returns how far the cloud is.
@@ -447,9 +447,9 @@ func (d *decision) describeStage() string {
 	}
 }
 
-// nodeStatus returns the status of an outdated node, as far as the cluster shows what the cloud does with it. If the
+// delegatedNodeStatus returns the status of an outdated node, as far as the cluster shows what the cloud does with it. If the
 // Node disappears before its instance, the instance keeps the Node's name.
-func (d *decision) nodeStatus(m *nodegroup.Member) record.NodeStatus {
+func (d *decision) delegatedNodeStatus(m *nodegroup.Member) record.NodeStatus {
 	status := record.NodeStatus{Name: m.Name(), Zone: m.Zone(), State: record.NodePending}
 	if name := d.notes.NodeNames[m.Instance.ID]; m.Node == nil && name != "" {
 		status.Name, status.State = name, record.NodeRemoving
@@ -469,10 +469,10 @@ func (d *decision) nodeStatus(m *nodegroup.Member) record.NodeStatus {
 	return status
 }
 
-// leaveOperation ends the upgrade here and leaves the cloud's operation running: it cannot be taken back.
-func (d *decision) leaveOperation() {
+// stopFollowing ends the upgrade here and leaves the cloud's operation running: it cannot be taken back.
+func (d *decision) stopFollowing() {
 	op, known := d.newestOperation(), d.rec.Delegation
-	start := d.lastAttempt(d.nextRequest())
+	start := d.lastAttempt(d.delegateAction())
 	note := ""
 	switch {
 	case known.ID != "" && op.ID == known.ID && op.State == nodegroup.OperationRunning:
@@ -498,9 +498,9 @@ func WatchOperation(group *nodegroup.Group, req record.Request, outdated int, no
 // lost: the cloud's lists may lag.
 const lostAfter = 5 * time.Minute
 
-// awaitCertainLoss waits until the cloud has left out its newest operation for so long that the operation is certainly
+// awaitOperationLoss waits until the cloud has left out its newest operation for so long that the operation is certainly
 // lost.
-func (d *decision) awaitCertainLoss() (lost bool) {
+func (d *decision) awaitOperationLoss() (lost bool) {
 	since := d.w.Notes.OlderSince
 	if since.IsZero() {
 		since = d.w.Now
@@ -583,16 +583,16 @@ func (d *decision) describeUnjoined() string {
 	return fmt.Sprintf("instances that have not joined the cluster: %s: check their user data, their node role and their kubelets' logs", abbreviateNames(names))
 }
 
-// describeMissing returns why new nodes are missing now; "" if none is, or if the reason is unknown.
-func (d *decision) describeMissing() string {
+// describeMissingNodes returns why new nodes are missing now; "" if none is, or if the reason is unknown.
+func (d *decision) describeMissingNodes() string {
 	if f := d.w.Group.LaunchFailure; f.Message == "" || !f.At.After(d.newestOperation().Began) {
 		return d.describeUnjoined()
 	}
-	return d.describeFailures()
+	return d.describeLaunchFailures()
 }
 
-// describeFailures returns why new nodes have been missing since the operation began.
-func (d *decision) describeFailures() string {
+// describeLaunchFailures returns why new nodes have been missing since the operation began.
+func (d *decision) describeLaunchFailures() string {
 	launch := d.rec.Delegation.LaunchFailure
 	if launch != "" {
 		launch = "the last launch failed: " + launch

@@ -268,7 +268,7 @@ func TestDelegateRequestsAnotherTarget(t *testing.T) {
 	seen := map[string]bool{delegateToken(s.next()): true}
 	s.Group.Wanted = nodegroup.Revision{ID: "3", Name: "workers:3"}
 	s.Record = s.Record.Reopened() // the process was killed, and the target moved
-	s.Record = s.Record.Retargeted(s.Group.Wanted)
+	s.Record = s.Record.WithTarget(s.Group.Wanted)
 	seen[delegateToken(s.next())] = true
 	s.again()
 	s.Record.Request.OnTimeout = record.Force
@@ -405,7 +405,7 @@ func TestDelegateStopsWhileTheCloudContinues(t *testing.T) {
 	if step = s.next(); step.Record.Phase != record.PhaseFollow || len(step.Actions) != 0 {
 		t.Fatalf("again: %q, %v", step.Record.Phase, step.Actions)
 	}
-	s.Record = s.Record.Aborting()
+	s.Record = s.Record.AsAborting()
 	if step = s.next(); step.Record.Result != record.Aborted || !strings.HasSuffix(step.Record.Message, "EKS continues with update u1") || len(step.Actions) != 0 {
 		t.Errorf("%s: %s, %v", step.Record.Result, step.Record.Message, step.Actions)
 	}
@@ -606,7 +606,7 @@ func TestKnowsAdded(t *testing.T) {
 		{record.Record{Started: start}, &nodegroup.Managed{TerminateFirst: true}, true},
 		{ours, nil, false},
 	} {
-		if got := upgrade.KnowsAdded(&c.record, &nodegroup.Group{Managed: c.managed}); got != c.want {
+		if got := upgrade.KnowsCloudSurge(&c.record, &nodegroup.Group{Managed: c.managed}); got != c.want {
 			t.Errorf("sizes %+v, %+v: %t", c.record.Sizes, c.managed, got)
 		}
 	}

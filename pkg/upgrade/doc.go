@@ -35,6 +35,6 @@
 //
 // The process that carries the upgrade out follows user requests (World.Asked). For a pause, it finishes the nodes that
 // were started, then stops. For a rollback or an abort, it only stops, and the process that asked continues with the
-// record. RollingBack begins an upgrade the other way, with the added nodes still in the ledger. Record.Aborting gives
+// record. AsRollback begins an upgrade the other way, with the added nodes still in the ledger. Record.Aborting gives
 // back what the upgrade added and moves no pod. Record.Undoing returns which of the two is under way.
 package upgrade

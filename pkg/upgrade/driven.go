@@ -8,29 +8,29 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// AsDriven returns a group that its cloud upgrades, with the record and the request by which this tool would upgrade it
+// DelegatedAsSurge returns a group that its cloud upgrades, with the record and the request by which this tool would upgrade it
 // with the cloud's own numbers. They are for a forecast of what the cloud does. The forecast begins at the start or, if
 // the cloud has added or drains nodes already, at that point. From Managed it keeps only whether the cloud terminates
 // nodes first. A cloud respects budgets, but does not check whether workloads recover.
-func AsDriven(group nodegroup.Group, rec *record.Record, req record.Request) (nodegroup.Group, record.Record, record.Request) {
+func DelegatedAsSurge(group nodegroup.Group, rec *record.Record, req record.Request) (nodegroup.Group, record.Record, record.Request) {
 	group.Managed, group.Quiesce, group.Refusal = &nodegroup.Managed{TerminateFirst: group.Managed.TerminateFirst}, nil, ""
 	req.Strategy, req.NoImplicitBudgets, req.IgnoreUnready = record.Surge, true, []string{record.AllWorkloads}
-	if rec.Delegation == nil || rec.Sizes.Desired == 0 || !isUnderWay(&group, rec) {
+	if rec.Delegation == nil || rec.Sizes.Desired == 0 || !hasCloudBegun(&group, rec) {
 		return group, record.Record{}, req
 	}
 	return group, record.Record{
 		Version: record.Surge.RecordVersion(), Run: rec.Run, Request: req, Started: rec.Started, Phase: record.PhaseUpgrade, Previous: rec.Previous, Target: rec.Target,
-		Provider: rec.Provider, Sizes: rec.Sizes, Total: rec.Total, Replaced: rec.Replaced, Ledger: bookAdded(&group, rec), Nodes: nodesInDrain(rec, req.DrainTimeout.Duration), Begun: len(rec.Delegation.Draining),
+		Provider: rec.Provider, Sizes: rec.Sizes, Total: rec.Total, Replaced: rec.Replaced, Ledger: ledgerWithAdded(&group, rec), Nodes: recordsOfDraining(rec, req.DrainTimeout.Duration), Begun: len(rec.Delegation.Draining),
 	}, req
 }
 
-// isUnderWay reports whether the cluster shows that the cloud has begun to add or drain nodes.
-func isUnderWay(group *nodegroup.Group, rec *record.Record) bool {
+// hasCloudBegun reports whether the cluster shows that the cloud has begun to add or drain nodes.
+func hasCloudBegun(group *nodegroup.Group, rec *record.Record) bool {
 	return len(rec.Delegation.Draining) > 0 || group.Desired > rec.Sizes.Desired && !group.Managed.TerminateFirst
 }
 
-// nodesInDrain returns the nodes that the cloud drains, each with the time when the cloud gives up on it (EKS E41).
-func nodesInDrain(rec *record.Record, timeout time.Duration) map[string]record.NodeRecord {
+// recordsOfDraining returns the nodes that the cloud drains, each with the time when the cloud gives up on it (EKS E41).
+func recordsOfDraining(rec *record.Record, timeout time.Duration) map[string]record.NodeRecord {
 	nodes := map[string]record.NodeRecord{}
 	for name, since := range rec.Delegation.Draining {
 		nodes[name] = record.NodeRecord{State: record.NodeDraining, Batch: 1, Began: since, Deadline: since.Add(timeout)}
@@ -38,8 +38,8 @@ func nodesInDrain(rec *record.Record, timeout time.Duration) map[string]record.N
 	return nodes
 }
 
-// bookAdded returns a ledger in which the nodes that the cloud has added to each zone count as launched.
-func bookAdded(group *nodegroup.Group, rec *record.Record) ledger.Ledger {
+// ledgerWithAdded returns a ledger in which the nodes that the cloud has added to each zone count as launched.
+func ledgerWithAdded(group *nodegroup.Group, rec *record.Record) ledger.Ledger {
 	size := map[string]int{}
 	for _, i := range group.Instances {
 		if i.State != nodegroup.InstanceLeaving {
@@ -56,9 +56,9 @@ func bookAdded(group *nodegroup.Group, rec *record.Record) ledger.Ledger {
 	return ledger.FromBooks(books)
 }
 
-// KnowsAdded reports whether the record shows how many nodes the group's cloud has added and will give back: the cloud
+// KnowsCloudSurge reports whether the record shows how many nodes the group's cloud has added and will give back: the cloud
 // adds none, or its operation began after the recorded upgrade.
-func KnowsAdded(rec *record.Record, group *nodegroup.Group) bool {
+func KnowsCloudSurge(rec *record.Record, group *nodegroup.Group) bool {
 	m := group.Managed
 	return m != nil && (m.TerminateFirst || rec.Sizes.Desired > 0 && !m.Operation.Began.Before(rec.Started))
 }

@@ -45,7 +45,7 @@ func TestAbortForgetsForeignInstance(t *testing.T) {
 	s, _ := removing(t, true)
 	s.edit("old-a-1", func(n *record.NodeRecord) { n.Instance = "i-database" })
 	s.crash()
-	s.Record = s.Record.Aborting()
+	s.Record = s.Record.AsAborting()
 	for range 10 {
 		s.pass(time.Minute)
 		step := s.next()

@@ -664,7 +664,7 @@ func TestATargetThatMovesHasItsOwnCanary(t *testing.T) {
 	g.add("web-9", build.Unready, func(pod *corev1.Pod) { pod.Spec.NodeName = "" })
 	moved := nodegroup.Revision{ID: "3", Name: "workers:3"}
 	g.Group.Wanted, g.Group.Pointed = moved, moved
-	g.Record = g.Record.Retargeted(moved)
+	g.Record = g.Record.WithTarget(moved)
 	g.pass(time.Second)
 	if blocked := g.step().Blocked; len(blocked) != 1 || blocked[0].Kind != drain.LastReady {
 		t.Errorf("blocked: %v, want the last ready pod", blocked)
@@ -1344,7 +1344,7 @@ func TestLastReadyPodAfterTheTargetMoved(t *testing.T) {
 		cur.Outdated = true
 		g.crash()
 		g.Record = g.Record.Reopened()
-		g.Record = g.Record.Retargeted(moved)
+		g.Record = g.Record.WithTarget(moved)
 		for range 10 {
 			g.pass(15 * time.Second)
 			g.step()

@@ -28,7 +28,7 @@ const (
 	creationPatience = 5 * time.Second
 	// creationTime is how long controllers need to create a pod on a busy control plane.
 	creationTime = time.Second
-	// roomPatience is how long a pod may wait for room when the upgrade brings no node: pods that end on other nodes
+	// patienceForRoom is how long a pod may wait for room when the upgrade brings no node: pods that end on other nodes
 	// may leave room.
 	roomPatience = 30 * time.Second
 )
@@ -48,7 +48,7 @@ type workloadHealth struct {
 // lacksPods reports whether the workload has fewer ready pods than it should have.
 func (h *workloadHealth) lacksPods() bool { return h.ready < h.before.Ready }
 
-// countMissing returns how many pods the workload should have that were not created.
+// countMissingDaemons returns how many pods the workload should have that were not created.
 func (h *workloadHealth) countMissing() int {
 	pods := h.before.Ready + h.before.Unready
 	if h.replicas == nil {
@@ -78,7 +78,7 @@ func (d *decision) examineWorkloads() {
 			d.workloadsToChange()[h.name] = h.before
 		}
 		if h.unscaled || (h.before.Scaled > 0 && (h.countMissing() < 0 || d.findNodeInDrain(h) != "")) {
-			d.askController(h.Workload)
+			d.requestController(h.Workload)
 		}
 		d.noteRecovery(h)
 	}
@@ -159,10 +159,10 @@ func (d *decision) withScaledBack(h *workloadHealth) record.WorkloadRecord {
 	return h.before.WithScaledBack(controller.Replicas - h.before.Ready - h.before.Unready)
 }
 
-// askScale requests that the controller of a workload is read which a user scaled down: the user may have scaled it up
+// requestScale requests that the controller of a workload is read which a user scaled down: the user may have scaled it up
 // again, and its pods may be refused. It reports whether the controller is still to be read.
-func (d *decision) askScale(w drain.Workload) (pending bool) {
-	d.askController(w)
+func (d *decision) requestScale(w drain.Workload) (pending bool) {
+	d.requestController(w)
 	_, read := d.w.Controllers[w]
 	return !read && !d.w.EndingNamespaces[w.Namespace]
 }
@@ -234,7 +234,7 @@ func (d *decision) recordWorkloads(m *nodegroup.Member) {
 				w.Usual.Duration = max(took, time.Millisecond) // 0 is not known
 			}
 		}
-		if w = w.WithPods(r.Expected, r.CountServing(w.Usual.Duration, d.w.Now)-d.countOnAdded(r)); !w.Proven && w.Canary == "" {
+		if w = w.WithPods(r.Expected, r.CountServing(w.Usual.Duration, d.w.Now)-d.countOnAddedNodes(r)); !w.Proven && w.Canary == "" {
 			w.Canary = m.Name()
 		}
 		known[r.String()] = w
@@ -244,9 +244,9 @@ func (d *decision) recordWorkloads(m *nodegroup.Member) {
 	record.SumUpOthers(known, func(name string, w record.WorkloadRecord) bool { return !leaving[name] && d.hasRecovered(name, w) })
 }
 
-// countOnAdded counts the ready pods that were Pending before the upgrade and are on a node that the upgrade added.
+// countOnAddedNodes counts the ready pods that were Pending before the upgrade and are on a node that the upgrade added.
 // They had room only on that node, so the workload need not have as many ready pods when the surge is given back.
-func (d *decision) countOnAdded(r *drain.Replicas) (pods int) {
+func (d *decision) countOnAddedNodes(r *drain.Replicas) (pods int) {
 	started := d.rec.Started.Truncate(time.Second)
 	for _, pod := range r.Pods[:r.Ready] {
 		if !pod.CreationTimestamp.Time.Before(started) || drain.PlacedAt(pod).Before(started) {
@@ -284,24 +284,24 @@ func (d *decision) watchWorkloads() {
 		u, late := unhealthy{}, false
 		if h.lacksPods() {
 			d.awaited = append(d.awaited, h.Workload)
-			u, late = d.findLack(h)
+			u, late = d.findShortfall(h)
 		}
 		if !late {
-			u, late = d.findLastReady(h)
+			u, late = d.checkLastReady(h)
 		}
 		if late {
 			d.addUnhealthy(u, h.before.Usual.Duration)
 		}
 	}
 	d.watchDaemons()
-	if !d.phase.givesBack { // in these phases no node is drained, so the upgrade first gives back the added nodes
+	if !d.phase.givesBackSurge { // in these phases no node is drained, so the upgrade first gives back the added nodes
 		d.stopForUnhealthy()
 	}
 }
 
-// lastReady returns the workload's only ready pod that will probably stay ready. It returns nil if there are more or
+// lastReadyInDrain returns the workload's only ready pod that will probably stay ready. It returns nil if there are more or
 // none, or if the node of that pod is not in drain.
-func (d *decision) lastReady(h *workloadHealth) *corev1.Pod {
+func (d *decision) lastReadyInDrain(h *workloadHealth) *corev1.Pod {
 	if h.replicas == nil || h.ready != 1 {
 		return nil
 	}
@@ -313,10 +313,10 @@ func (d *decision) lastReady(h *workloadHealth) *corev1.Pod {
 	return nil
 }
 
-// findLastReady reports whether the workload's last ready pod must leave while no other pod of the workload
+// checkLastReady reports whether the workload's last ready pod must leave while no other pod of the workload
 // can become ready. faulty is false if one can, for example a standby that waits to become the leader.
-func (d *decision) findLastReady(h *workloadHealth) (u unhealthy, faulty bool) {
-	last := d.lastReady(h)
+func (d *decision) checkLastReady(h *workloadHealth) (u unhealthy, faulty bool) {
+	last := d.lastReadyInDrain(h)
 	if last == nil {
 		return unhealthy{}, false
 	}
@@ -338,7 +338,7 @@ func (d *decision) findLastReady(h *workloadHealth) (u unhealthy, faulty bool) {
 		if why == "" {
 			return unhealthy{}, false
 		}
-		u, faulty = d.describeLack(h, pod, why+", and the last ready pod must leave its node"), true
+		u, faulty = d.describeShortfall(h, pod, why+", and the last ready pod must leave its node"), true
 	}
 	return u, faulty
 }
@@ -364,21 +364,21 @@ func (d *decision) awaitWorkloads() (whole bool) {
 		if d.rec.Request.IgnoresUnready(h.name) {
 			continue
 		}
-		if h.before.Scaled > 0 && d.askScale(h.Workload) {
+		if h.before.Scaled > 0 && d.requestScale(h.Workload) {
 			whole = false
-			d.waitFor("the scale of " + h.name + " to be read")
+			d.setWaiting("the scale of " + h.name + " to be read")
 			continue
 		}
 		if !h.lacksPods() {
 			continue
 		}
 		whole = false
-		d.waitFor(fmt.Sprintf("%s to have %d ready pods again (%d now)", h.name, h.before.Ready, h.ready))
+		d.setWaiting(fmt.Sprintf("%s to have %d ready pods again (%d now)", h.name, h.before.Ready, h.ready))
 		starts := d.expectMorePods(h)
 		if i := slices.IndexFunc(d.unhealthy, func(u unhealthy) bool { return u.Workload == h.Workload }); i >= 0 {
-			d.waitFor(d.unhealthy[i].String())
+			d.setWaiting(d.unhealthy[i].String())
 		} else if !starts {
-			d.addUnhealthy(d.describeLack(h, nil, d.describeRest(h)), h.before.Usual.Duration)
+			d.addUnhealthy(d.describeShortfall(h, nil, d.explainTooFewReady(h)), h.before.Usual.Duration)
 		}
 	}
 	if !whole {
@@ -387,8 +387,8 @@ func (d *decision) awaitWorkloads() (whole bool) {
 	return whole
 }
 
-// describeRest returns why a workload has too few ready pods although none of its pods is late.
-func (d *decision) describeRest(h *workloadHealth) string {
+// explainTooFewReady returns why a workload has too few ready pods although none of its pods is late.
+func (d *decision) explainTooFewReady(h *workloadHealth) string {
 	switch {
 	case h.ready < h.replicas.Ready:
 		return "a pod has been ready again for less than 30s"
@@ -399,7 +399,7 @@ func (d *decision) describeRest(h *workloadHealth) string {
 	if first == nil {
 		return "none of its unready pods is on a node that stays"
 	}
-	return cmp.Or(drain.Lateness(first, h.before.Usual.Duration, 0, d.w.Now), "it is not ready")
+	return cmp.Or(drain.WhyLate(first, h.before.Usual.Duration, 0, d.w.Now), "it is not ready")
 }
 
 // firstUnready returns the workload's first unready pod by name. It skips pods that must leave their node, and
@@ -421,41 +421,41 @@ func (d *decision) firstUnready(h *workloadHealth) (first *corev1.Pod) {
 // next decision for the time at which that pod is late.
 func (d *decision) expectMorePods(h *workloadHealth) bool {
 	if h.countMissing() > 0 || h.replicas == nil {
-		return true // findLack decides when a missing pod is late
+		return true // findShortfall decides when a missing pod is late
 	}
-	return slices.ContainsFunc(h.replicas.Unready(), func(pod *corev1.Pod) bool { return d.cameDuringUpgrade(pod) || d.expectReturned(pod, h) })
+	return slices.ContainsFunc(h.replicas.Unready(), func(pod *corev1.Pod) bool { return d.cameDuringUpgrade(pod) || d.expectOnKeptNode(pod, h) })
 }
 
-// expectReturned reports whether the pod is new, tolerates the fence, and may still become ready in time on a node that
+// expectOnKeptNode reports whether the pod is new, tolerates the fence, and may still become ready in time on a node that
 // stays for now: a drained node whose machine its owner removes, or a quarantined one. It schedules the next decision
 // for the time at which the pod is late.
-func (d *decision) expectReturned(pod *corev1.Pod, h *workloadHealth) bool {
+func (d *decision) expectOnKeptNode(pod *corev1.Pod, h *workloadHealth) bool {
 	usual := h.before.Usual.Duration
 	stays := slices.Contains([]record.NodeState{record.NodeDrained, record.NodeQuarantined}, d.rec.Nodes[pod.Spec.NodeName].State)
 	if !stays || pod.CreationTimestamp.Time.Before(d.rec.Started.Truncate(time.Second)) {
 		return false
 	}
 	d.requeueAt(pod.CreationTimestamp.Add(drain.Patience(usual)))
-	return drain.Lateness(pod, usual, 0, d.w.Now) == ""
+	return drain.WhyLate(pod, usual, 0, d.w.Now) == ""
 }
 
-// findLack returns why the workload has fewer ready pods than it should have. late is false while they may still become
+// findShortfall returns why the workload has fewer ready pods than it should have. late is false while they may still become
 // ready in time. If several pods are late, it names the first.
-func (d *decision) findLack(h *workloadHealth) (u unhealthy, late bool) {
+func (d *decision) findShortfall(h *workloadHealth) (u unhealthy, late bool) {
 	missing, refused := d.whyMissing(h) // called even if a pod is late: it notes since when pods are missing
-	replaced, coming := d.findReplaced(h)
+	replaced, coming := d.findRepeatedlyEnding(h)
 	if pod, why, first := d.findLatePod(h); pod != nil {
-		u := d.describeLack(h, pod, why)
+		u := d.describeShortfall(h, pod, why)
 		u.first, u.uncreated = first, missing != ""
 		return u, true
 	}
 	if missing != "" {
-		u := d.describeLack(h, nil, formatMissing(h.countMissing())+missing)
+		u := d.describeShortfall(h, nil, formatMissing(h.countMissing())+missing)
 		u.refused = refused
 		return u, true
 	}
 	if replaced != "" {
-		u := d.describeLack(h, nil, replaced)
+		u := d.describeShortfall(h, nil, replaced)
 		u.first = coming
 		return u, true
 	}
@@ -471,7 +471,7 @@ func (d *decision) findLack(h *workloadHealth) (u unhealthy, late bool) {
 func (d *decision) whyNoSuccessor(h *workloadHealth) string {
 	usual, unready := h.before.Usual.Duration, h.replicas.Unready()
 	for _, pod := range unready {
-		if drain.Lateness(pod, usual, 0, d.w.Now) == "" {
+		if drain.WhyLate(pod, usual, 0, d.w.Now) == "" {
 			d.requeueAt(pod.CreationTimestamp.Add(drain.Patience(usual)))
 			return ""
 		}
@@ -482,7 +482,7 @@ func (d *decision) whyNoSuccessor(h *workloadHealth) string {
 	case len(unready) > 0:
 		return "none of its new pods is on a node that stays"
 	default:
-		return d.describeRest(h)
+		return d.explainTooFewReady(h)
 	}
 }
 
@@ -494,9 +494,9 @@ func (d *decision) hasLostCanary(h *workloadHealth) bool {
 	return !h.before.Proven && h.before.Canary != "" && !record.IsInDrain(n.State) && !ending
 }
 
-// describeLack returns an unhealthy with the pod that keeps the workload from having as many ready pods as it should.
+// describeShortfall returns an unhealthy with the pod that keeps the workload from having as many ready pods as it should.
 // If pod is nil, it names the first unready pod that stays on its node, if there is one.
-func (d *decision) describeLack(h *workloadHealth, pod *corev1.Pod, why string) unhealthy {
+func (d *decision) describeShortfall(h *workloadHealth, pod *corev1.Pod, why string) unhealthy {
 	u := unhealthy{Unhealthy: record.Unhealthy{Workload: h.Workload, Name: h.name, Why: why, Ready: h.ready, Before: h.before.Ready}}
 	if pod == nil && h.countMissing() <= 0 {
 		pod = d.firstUnready(h)

@@ -29,17 +29,17 @@ func (d *decision) addImpacts() {
 	}
 	since := max(0, d.w.Now.Sub(d.w.Notes.At)-d.w.Idle)
 	if (since > 0 && len(d.w.Notes.Lacking) > 0) || len(d.w.Notes.Evicting)+len(d.w.Notes.DoubtfulSince) > 0 {
-		d.addTimes(since)
-		d.addEvictions()
+		d.addShortfallTimes(since)
+		d.countAnsweredEvictions()
 	}
 	for i := range d.health {
-		d.noteLack(&d.health[i])
+		d.noteShortfall(&d.health[i])
 	}
 }
 
-// noteLack notes whether the workload has fewer ready pods than it should have. If a user may have scaled it, the time
+// noteShortfall notes whether the workload has fewer ready pods than it should have. If a user may have scaled it, the time
 // counts only once its controller was read.
-func (d *decision) noteLack(h *workloadHealth) {
+func (d *decision) noteShortfall(h *workloadHealth) {
 	ready := h.countReady()
 	if ready >= h.before.Ready {
 		return
@@ -54,31 +54,31 @@ func (d *decision) noteLack(h *workloadHealth) {
 	}
 	d.notes.Lacking[h.name] = ready == 0
 	if doubtful {
-		d.changeImpact(h.name, func(i *record.Impact) { i.AddTime(max(0, d.w.Now.Sub(since)-d.w.Idle), ready == 0) })
+		d.updateImpact(h.name, func(i *record.Impact) { i.AddTime(max(0, d.w.Now.Sub(since)-d.w.Idle), ready == 0) })
 	}
 }
 
-// addTimes adds the time since the last step to the workloads that lacked pods.
-func (d *decision) addTimes(since time.Duration) {
+// addShortfallTimes adds the time since the last step to the workloads that lacked pods.
+func (d *decision) addShortfallTimes(since time.Duration) {
 	for name, none := range d.w.Notes.Lacking {
-		d.changeImpact(name, func(i *record.Impact) { i.AddTime(since, none) })
+		d.updateImpact(name, func(i *record.Impact) { i.AddTime(since, none) })
 	}
 }
 
-// addEvictions counts the evictions that were answered. It keeps the notes on the others.
-func (d *decision) addEvictions() {
+// countAnsweredEvictions counts the evictions that were answered. It keeps the notes on the others.
+func (d *decision) countAnsweredEvictions() {
 	for uid, name := range d.w.Notes.Evicting {
 		switch attempt := d.w.Open[(schedule.Eviction{UID: uid}).Key()]; {
 		case attempt.InFlight || attempt.Begun.IsZero():
 			d.notes.Evicting[uid] = name
 		case attempt.Outcome == nodegroup.OutcomeDone:
-			d.changeImpact(name, func(i *record.Impact) { i.Evictions++ })
+			d.updateImpact(name, func(i *record.Impact) { i.Evictions++ })
 		}
 	}
 }
 
-// changeImpact changes the recorded impact on a workload, if the workload is on record.
-func (d *decision) changeImpact(name string, change func(*record.Impact)) {
+// updateImpact changes the recorded impact on a workload, if the workload is on record.
+func (d *decision) updateImpact(name string, change func(*record.Impact)) {
 	if w, known := d.rec.Workloads[name]; known {
 		change(&w.Impact)
 		d.workloadsToChange()[name] = w

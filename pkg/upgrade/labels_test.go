@@ -40,7 +40,7 @@ func TestJudgeLabels(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			members := []nodegroup.Member{c.member}
-			if found := upgrade.JudgeLabels(&group, members, &c.record); members[0].Outdated != c.outdated || (found == 1) != c.outdated {
+			if found := upgrade.MarkOutdatedByLabels(&group, members, &c.record); members[0].Outdated != c.outdated || (found == 1) != c.outdated {
 				t.Errorf("outdated %t, counted %d, want %t", members[0].Outdated, found, c.outdated)
 			}
 		})
@@ -50,11 +50,11 @@ func TestJudgeLabels(t *testing.T) {
 // A rollback goes back to nodes that need not have the newer revision's labels.
 func TestRollbackForgetsLabels(t *testing.T) {
 	record := record.Record{Run: "r1", Unlabelled: []string{"i-cur-a-1"}, Request: record.Request{Current: map[string]string{"image": "ami-2"}}}
-	back := upgrade.RollingBack(&record, nodegroup.Revision{ID: "1"}, start.Add(time.Hour))
+	back := upgrade.AsRollback(&record, nodegroup.Revision{ID: "1"}, start.Add(time.Hour))
 	group := nodegroup.Group{Can: nodegroup.FullControl()}
 	group.RequireLabels(back.Request.Current)
 	members := []nodegroup.Member{unlabelled(current("cur-a-1")), booting(current("cur-a-1"))}
-	if upgrade.JudgeLabels(&group, members, &back) > 0 || members[0].Outdated || members[1].Outdated {
+	if upgrade.MarkOutdatedByLabels(&group, members, &back) > 0 || members[0].Outdated || members[1].Outdated {
 		t.Errorf("a machine of the older revision is outdated for want of a label: labels %v", back.Request.Current)
 	}
 }

@@ -22,7 +22,7 @@ func (d *decision) findLatePod(h *workloadHealth) (found *corev1.Pod, reason str
 		ready := i < h.replicas.Ready
 		if _, unsettled := h.replicas.IsUnsettled(pod, h.before.Usual.Duration, d.w.Now); (ready && !unsettled) || !d.cameDuringUpgrade(pod) {
 			if ready {
-				d.keepLate(pod)
+				d.keepLateNote(pod)
 			}
 			continue
 		}
@@ -35,7 +35,7 @@ func (d *decision) findLatePod(h *workloadHealth) (found *corev1.Pod, reason str
 		if found == nil || pod.Name < found.Name {
 			found, reason = pod, why
 		}
-		late, was := d.lastLate(pod)
+		late, was := d.lateNote(pod)
 		if !was {
 			late.Since = d.w.Now
 		}
@@ -47,15 +47,15 @@ func (d *decision) findLatePod(h *workloadHealth) (found *corev1.Pod, reason str
 	return found, reason, first
 }
 
-// findReplaced reports whether new pods of the workload end one after the other before they are ready, for
+// findRepeatedlyEnding reports whether new pods of the workload end one after the other before they are ready, for
 // longer than one pod may take. This happens if a kubelet rejects the pods, or if a user deletes them. It
 // returns "" or why the workload lacks pods, and the pod that is starting now.
-func (d *decision) findReplaced(h *workloadHealth) (why string, coming latePod) {
-	next, found := d.followComing(h)
+func (d *decision) findRepeatedlyEnding(h *workloadHealth) (why string, coming latePod) {
+	next, found := d.followStartingPod(h)
 	if !found {
 		return "", latePod{}
 	}
-	d.notes.Coming[h.name] = next
+	d.notes.Starting[h.name] = next
 	d.requeueAt(next.Late)
 	if next.Ended < 2 || next.Roomless || d.w.Now.Before(next.Late) {
 		return "", latePod{} // a single one may have been lost with its node
@@ -63,12 +63,12 @@ func (d *decision) findReplaced(h *workloadHealth) (why string, coming latePod) 
 	return "its new pods exit before they are ready, one after the other", latePod{uid: next.Pod, since: next.Late}
 }
 
-// followComing returns the noted pod while it is still starting. After that it returns the pod that is starting in its
+// followStartingPod returns the noted pod while it is still starting. After that it returns the pod that is starting in its
 // place. found is false if there is none.
-func (d *decision) followComing(h *workloadHealth) (next Coming, found bool) {
+func (d *decision) followStartingPod(h *workloadHealth) (next StartingPod, found bool) {
 	replicas := cmp.Or(h.replicas, &drain.Replicas{}) // it is nil if the workload has no pod now
-	next, found = d.findComing(replicas, h.before.Usual.Duration)
-	noted, was := d.w.Notes.Coming[h.name]
+	next, found = d.findStartingPod(replicas, h.before.Usual.Duration)
+	noted, was := d.w.Notes.Starting[h.name]
 	if !was {
 		return next, found
 	}
@@ -80,7 +80,7 @@ func (d *decision) followComing(h *workloadHealth) (next Coming, found bool) {
 	i := slices.IndexFunc(replicas.Pods, func(pod *corev1.Pod) bool { return pod.UID == noted.Pod })
 	switch {
 	case i >= replicas.Ready && noted.Ended == 0:
-		return Coming{Pod: noted.Pod, Late: drain.LateAt(replicas.Pods[i], h.before.Usual.Duration)}, true
+		return StartingPod{Pod: noted.Pod, Late: drain.LateAt(replicas.Pods[i], h.before.Usual.Duration)}, true
 	case i >= replicas.Ready:
 		return noted, true
 	case i < 0 && !found: // the next one is not there yet, or no node takes it
@@ -95,30 +95,30 @@ func (d *decision) followComing(h *workloadHealth) (next Coming, found bool) {
 	return next, found
 }
 
-// findComing returns the new pod that has been starting on a node for the longest time.
-func (d *decision) findComing(replicas *drain.Replicas, usual time.Duration) (coming Coming, found bool) {
+// findStartingPod returns the new pod that has been starting on a node for the longest time.
+func (d *decision) findStartingPod(replicas *drain.Replicas, usual time.Duration) (coming StartingPod, found bool) {
 	for _, pod := range replicas.Unready() {
 		late := drain.LateAt(pod, usual)
 		if pod.Spec.NodeName != "" && d.cameDuringUpgrade(pod) && (!found || late.Before(coming.Late)) {
-			coming, found = Coming{Pod: pod.UID, Late: late}, true
+			coming, found = StartingPod{Pod: pod.UID, Late: late}, true
 		}
 	}
 	return coming, found
 }
 
-// keepLate keeps the note that a pod was late until the pod has been ready for lateKept. A pod that crashes
+// keepLateNote keeps the note that a pod was late until the pod has been ready for lateKept. A pod that crashes
 // repeatedly may be ready for longer than 30 s between two crashes, and IsUnsettled then returns false.
-func (d *decision) keepLate(pod *corev1.Pod) {
-	if late, was := d.lastLate(pod); was && d.w.Now.Sub(late.Seen) <= lateKept {
+func (d *decision) keepLateNote(pod *corev1.Pod) {
+	if late, was := d.lateNote(pod); was && d.w.Now.Sub(late.Seen) <= lateKept {
 		d.notes.Late[pod.UID] = late
 	}
 }
 
-// lastLate returns the note that the pod is or was late, if there is one. Time in which no process decided
+// lateNote returns the note that the pod is or was late, if there is one. Time in which no process decided
 // does not count.
-func (d *decision) lastLate(pod *corev1.Pod) (late Late, was bool) {
+func (d *decision) lateNote(pod *corev1.Pod) (late LateNote, was bool) {
 	late, was = d.w.Notes.Late[pod.UID]
-	return Late{Since: late.Since.Add(d.w.Idle), Seen: late.Seen.Add(d.w.Idle)}, was
+	return LateNote{Since: late.Since.Add(d.w.Idle), Seen: late.Seen.Add(d.w.Idle)}, was
 }
 
 // cameDuringUpgrade reports whether the pod was created during the upgrade and is not on an outdated node.
@@ -143,18 +143,18 @@ func (d *decision) whyLate(pod *corev1.Pod, h *workloadHealth) string {
 	usual := h.before.Usual.Duration
 	if pod.Spec.NodeName != "" {
 		d.requeueAt(drain.LateAt(pod, usual))
-		return drain.Lateness(pod, usual, 0, d.w.Now)
+		return drain.WhyLate(pod, usual, 0, d.w.Now)
 	}
-	if why := d.whyNeverPlaced(pod, d.sampleNodes()); why != "" {
+	if why := d.whyNeverPlaced(pod, d.listSampleNodes()); why != "" {
 		return why
 	}
-	patience, ends := d.roomPatience(d.countBringers(h))
+	patience, ends := d.patienceForRoom(d.countNodesBringingRoom(h))
 	if !ends {
 		return ""
 	}
 	d.requeueAt(pod.CreationTimestamp.Add(patience))
-	why := drain.Lateness(pod, usual, patience, d.w.Now)
-	if why != "" && d.w.Group.Can.Resize && d.rec.Request.Surge == 0 && d.lastReady(h) != nil {
+	why := drain.WhyLate(pod, usual, patience, d.w.Now)
+	if why != "" && d.w.Group.Can.Resize && d.rec.Request.Surge == 0 && d.lastReadyInDrain(h) != nil {
 		why += "; run the upgrade with --max-surge=1 to add a node first"
 	}
 	return why
@@ -162,29 +162,29 @@ func (d *decision) whyLate(pod *corev1.Pod, h *workloadHealth) string {
 
 // whyNeverPlaced returns why no node takes the pod, if none of the samples would take it even when empty; "" otherwise.
 func (d *decision) whyNeverPlaced(pod *corev1.Pod, samples []drain.Sample) string {
-	if never := drain.WhyNever(pod, samples); never != "" {
-		return drain.Lateness(pod, 0, 0, d.w.Now) + "; not even an empty current node would take it: " + never
+	if never := drain.WhyNoneFits(pod, samples); never != "" {
+		return drain.WhyLate(pod, 0, 0, d.w.Now) + "; not even an empty current node would take it: " + never
 	}
 	return ""
 }
 
-// countBringers counts the nodes in flight whose replacements may have room for the workload's pods. It leaves out a
+// countNodesBringingRoom counts the nodes in flight whose replacements may have room for the workload's pods. It leaves out a
 // node in drain with the only ready pod of the workload: that pod stays until another is ready.
-func (d *decision) countBringers(h *workloadHealth) int {
+func (d *decision) countNodesBringingRoom(h *workloadHealth) int {
 	inFlight := d.rec.CountInFlight()
-	if d.lastReady(h) != nil {
+	if d.lastReadyInDrain(h) != nil {
 		inFlight--
 	}
 	return inFlight
 }
 
-// roomPatience returns how long a pod may wait for room on another node like those of the group. ends is false, and the
+// patienceForRoom returns how long a pod may wait for room on another node like those of the group. ends is false, and the
 // wait has no limit, while such nodes are expected: replacements of the inFlight nodes in flight, or launches. A new
 // node that boots may take the boot timeout.
-func (d *decision) roomPatience(inFlight int) (patience time.Duration, ends bool) {
+func (d *decision) patienceForRoom(inFlight int) (patience time.Duration, ends bool) {
 	lacking := d.countUnavailable() > 0
 	switch {
-	case d.rec.Request.IsRefilled() || d.w.Group.Can.Refill == nodegroup.RefillByPods:
+	case d.rec.Request.IsFilledByAutoscaler() || d.w.Group.Can.Refill == nodegroup.RefillByPods:
 		return d.rec.Request.BootTimeout.Duration, true
 	case d.w.Group.Can.Refill == nodegroup.RefillByUser:
 		return d.ownersPatience(inFlight, lacking)
@@ -197,7 +197,7 @@ func (d *decision) roomPatience(inFlight int) (patience time.Duration, ends bool
 	}
 }
 
-// ownersPatience returns roomPatience for a group whose users bring a node for each one that leaves. While no node has
+// ownersPatience returns patienceForRoom for a group whose users bring a node for each one that leaves. While no node has
 // left, the next one may have to wait for this pod, and nothing brings room for it.
 func (d *decision) ownersPatience(inFlight int, lacking bool) (patience time.Duration, ends bool) {
 	moving := inFlight > 0 || (lacking && len(d.count.pending) > 0)
@@ -207,8 +207,8 @@ func (d *decision) ownersPatience(inFlight int, lacking bool) (patience time.Dur
 	return roomPatience, true
 }
 
-// sampleNodes lists the current nodes of the group that take pods.
-func (d *decision) sampleNodes() []drain.Sample {
+// listSampleNodes lists the current nodes of the group that take pods.
+func (d *decision) listSampleNodes() []drain.Sample {
 	var samples []drain.Sample
 	for i := range d.w.Members {
 		m := &d.w.Members[i]

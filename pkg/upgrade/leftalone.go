@@ -36,13 +36,13 @@ func DescribeStandby(members []nodegroup.Member) string {
 // it: a lifecycle hook may keep it for days. Node objects that outlive their machine do not count, because they are
 // deleted.
 func (d *decision) isOverdue(n record.NodeRecord) bool {
-	return n.State == record.NodeRemoving && n.Landed && d.w.isDeadlinePassed(d.endOfWait(n)) &&
+	return n.State == record.NodeRemoving && n.Landed && d.w.isDeadlinePassed(d.removalDeadline(n)) &&
 		slices.ContainsFunc(d.w.Members, func(m nodegroup.Member) bool { return m.Instance.ID == n.Instance })
 }
 
-// endOfWait returns until when the upgrade waits for a node's machine to end: the boot timeout, counted from the last
+// removalDeadline returns until when the upgrade waits for a node's machine to end: the boot timeout, counted from the last
 // request that landed.
-func (d *decision) endOfWait(n record.NodeRecord) time.Time {
+func (d *decision) removalDeadline(n record.NodeRecord) time.Time {
 	since := n.Terminated
 	if changed := d.rec.Ledger.Changed(); changed.After(since) {
 		since = changed
@@ -58,7 +58,7 @@ func (d *decision) awaitRemovals() (none bool) {
 		givenUp := d.rec.Stopping != "" && d.isRefused(nodegroup.Terminate{Instance: n.Instance})
 		if n.State == record.NodeRemoving && !givenUp && !d.isOverdue(n) {
 			none = false
-			d.requeueAt(d.endOfWait(n))
+			d.requeueAt(d.removalDeadline(n))
 		}
 	}
 	return none

@@ -57,7 +57,7 @@ func TestAbortLeavesStandbyAlone(t *testing.T) {
 	s.do(s.next().Actions...)
 	s.add(current("new-a-1"))
 	s.crash()
-	s.Record = s.Record.Aborting()
+	s.Record = s.Record.AsAborting()
 	var ended []string
 	for range 5 {
 		s.pass(time.Minute)

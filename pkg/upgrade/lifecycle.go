@@ -24,7 +24,7 @@ const detachLimit = 6 * time.Minute
 func (d *decision) advanceNode(name string) {
 	n, m := d.rec.Nodes[name], d.count.byName[name]
 	if n.IsGivenBack() {
-		d.driveReturn(name)
+		d.followReturn(name)
 		return
 	}
 	if m == nil || (m.Node != nil && n.UID != "" && m.Node.UID != n.UID) {
@@ -55,7 +55,7 @@ func (d *decision) recordGone(name string) {
 // drainNode takes the next step of a node's drain.
 func (d *decision) drainNode(name string, n record.NodeRecord, m *nodegroup.Member) {
 	if m.Instance.State == nodegroup.InstanceLeaving {
-		d.askCloudOften("")
+		d.pollCloudSoon("")
 		return // another process is ending its machine; recordGone counts the node when it is gone
 	}
 	if m.Node != nil && n.Deadline.IsZero() {
@@ -63,16 +63,16 @@ func (d *decision) drainNode(name string, n record.NodeRecord, m *nodegroup.Memb
 		d.rec.Nodes[name] = n
 	}
 	if m.Node != nil && !d.isFencedByRun(m) {
-		d.pauseDeadline(name, true)
+		d.creditYieldedTime(name, true)
 		return // a user or an earlier stop removed its fence: evicted pods would come back
 	}
 	d.stages[name] = schedule.Resting
 	view := d.classifyPodsOf(m)
 	d.followTargets(name, m, view)
 	if view.countPodsLeft() == 0 {
-		d.waitSettled(name, n, m)
+		d.awaitSettled(name, n, m)
 		if n = d.rec.Nodes[name]; record.IsInDrain(n.State) { // otherwise it is given up in this step
-			d.ensureStarted(n, m)
+			d.markDrainStarted(n, m)
 		}
 		return
 	}
@@ -80,32 +80,32 @@ func (d *decision) drainNode(name string, n record.NodeRecord, m *nodegroup.Memb
 		n.State, n.EmptyAt = record.NodeDraining, time.Time{}
 		d.rec.Nodes[name] = n
 	}
-	d.moveRemaining(name, n, m, view)
+	d.evictRemaining(name, n, m, view)
 }
 
-// moveRemaining makes the remaining pods leave the node, unless they must wait or the drain timeout is over.
-func (d *decision) moveRemaining(name string, n record.NodeRecord, m *nodegroup.Member, view *nodePods) {
+// evictRemaining makes the remaining pods leave the node, unless they must wait or the drain timeout is over.
+func (d *decision) evictRemaining(name string, n record.NodeRecord, m *nodegroup.Member, view *nodePods) {
 	switch {
 	case d.fencing: // evicted pods could land on a node that is drained next (EKS E30)
-		d.ensureStarted(n, m)
-		d.pauseDeadline(name, true)
+		d.markDrainStarted(n, m)
+		d.creditYieldedTime(name, true)
 		return
 	case n.State == record.NodeForcing:
-		d.ensureStarted(n, m)
+		d.markDrainStarted(n, m)
 		d.deleteRemaining(name, n, m, view)
 		return
 	}
-	if d.chargeTime(name) {
-		d.addBlockedPods(d.makePlan(name), name)
-		d.phase.late(d, name, n)
+	if d.countDrainTime(name) {
+		d.addBlockedPods(d.planEvictions(name), name)
+		d.phase.onTimeout(d, name, n)
 		return
 	}
-	d.ensureStarted(n, m)
+	d.markDrainStarted(n, m)
 	d.stages[name] = schedule.Evicting
 }
 
-// ensureStarted writes the start of the drain on the node, if it is not there yet.
-func (d *decision) ensureStarted(n record.NodeRecord, m *nodegroup.Member) {
+// markDrainStarted writes the start of the drain on the node, if it is not there yet.
+func (d *decision) markDrainStarted(n record.NodeRecord, m *nodegroup.Member) {
 	if !isStartWritten(n, m) {
 		d.addAction(nodemark.StartDrain{NodeVersion: nodemark.VersionOf(m.Node), Deadline: n.Deadline})
 	}
@@ -126,23 +126,23 @@ func (d *decision) deleteRemaining(name string, n record.NodeRecord, m *nodegrou
 			continue // it replaces a deleted pod, and so would the next: it ends with the machine
 		}
 		kept++
-		d.addAction(schedule.Deletion{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: name, Grace: d.phase.limitGrace(pod)})
+		d.addAction(schedule.Deletion{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: name, Grace: d.phase.cappedGrace(pod)})
 	}
 	for _, pod := range view.Leaving {
-		if end := d.phase.endOf(pod).Add(seen); end.After(over) {
+		if end := d.phase.graceEnd(pod).Add(seenWithin); end.After(over) {
 			over = end
 		}
 	}
 	if kept == 0 && d.w.Now.After(over) {
-		d.phase.emptied(d, name, n, m)
+		d.phase.onEmpty(d, name, n, m)
 		return
 	}
 	d.requeueAt(over)
 }
 
-// limitGrace returns the grace period, in seconds, for deleting a pod whose own is longer than the phase allows. It
+// cappedGrace returns the grace period, in seconds, for deleting a pod whose own is longer than the phase allows. It
 // returns 0 to use the pod's own.
-func (p phase) limitGrace(pod *corev1.Pod) int64 {
+func (p phase) cappedGrace(pod *corev1.Pod) int64 {
 	grace, most := pod.Spec.TerminationGracePeriodSeconds, int64(p.mostGrace.Seconds())
 	if most == 0 || grace == nil || *grace <= most {
 		return 0
@@ -150,18 +150,18 @@ func (p phase) limitGrace(pod *corev1.Pod) int64 {
 	return most
 }
 
-// endOf returns when a leaving pod must be gone: when its grace period ends or, where the phase allows only a shorter
+// graceEnd returns when a leaving pod must be gone: when its grace period ends or, where the phase allows only a shorter
 // one, earlier (GKE G75).
-func (p phase) endOf(pod *corev1.Pod) time.Time {
+func (p phase) graceEnd(pod *corev1.Pod) time.Time {
 	end := pod.DeletionTimestamp.Time // the end of the grace period, not its start
-	if grace := pod.DeletionGracePeriodSeconds; p.capsLeaving && grace != nil {
+	if grace := pod.DeletionGracePeriodSeconds; p.capsEvictedGrace && grace != nil {
 		end = end.Add(min(0, p.mostGrace-time.Duration(*grace)*time.Second))
 	}
 	return end
 }
 
-// waitSettled waits, once the node is empty, until load balancers and volumes have released it (EKS E44, E45).
-func (d *decision) waitSettled(name string, n record.NodeRecord, m *nodegroup.Member) {
+// awaitSettled waits, once the node is empty, until load balancers and volumes have released it (EKS E44, E45).
+func (d *decision) awaitSettled(name string, n record.NodeRecord, m *nodegroup.Member) {
 	if n.State != record.NodeEmpty {
 		n.State, n.EmptyAt = record.NodeEmpty, d.w.Now
 		d.rec.Nodes[name] = n
@@ -182,7 +182,7 @@ func (d *decision) waitSettled(name string, n record.NodeRecord, m *nodegroup.Me
 			return // the start of this drain must be on the node before its machine goes
 		}
 	}
-	d.phase.emptied(d, name, n, m)
+	d.phase.onEmpty(d, name, n, m)
 }
 
 // hasAttachedVolumes reports whether volumes of pods that left are still attached. It returns false if any remaining
@@ -198,19 +198,19 @@ func (d *decision) hasAttachedVolumes(m *nodegroup.Member) bool {
 	return len(m.Node.Status.VolumesAttached) > 0
 }
 
-// chargeTime counts the time that the node took since the last step, and reports whether its drain timeout is over. The
+// countDrainTime counts the time that the node took since the last step, and reports whether its drain timeout is over. The
 // time does not count while the node waits only for nodes that were started before it: for budgets that they used up,
 // and for the first new pods of workloads.
-func (d *decision) chargeTime(name string) (over bool) {
-	d.pauseDeadline(name, false)
+func (d *decision) countDrainTime(name string) (over bool) {
+	d.creditYieldedTime(name, false)
 	deadline := d.rec.Nodes[name].Deadline.Add(d.notes.Yielded[name])
 	d.requeueAt(deadline)
 	return !d.w.Now.Before(deadline)
 }
 
-// pauseDeadline extends the node's drain timeout by the time since the last step, if the node was waiting for other
+// creditYieldedTime extends the node's drain timeout by the time since the last step, if the node was waiting for other
 // nodes then. yields says whether it is waiting for other nodes now.
-func (d *decision) pauseDeadline(name string, yields bool) {
+func (d *decision) creditYieldedTime(name string, yields bool) {
 	if d.w.Notes.Yielding[name] {
 		d.notes.Yielded[name] += max(0, d.w.Now.Sub(d.w.Notes.At))
 	}
@@ -237,14 +237,14 @@ func (d *decision) giveUpNode(name string, n record.NodeRecord) {
 // describeRemaining names the first few pods that are still on the node with their obstacles, counts the others, and
 // adds the remedy for the first.
 func (d *decision) describeRemaining(name string) string {
-	if mine := d.listBlocked(name); len(mine) > 0 {
+	if mine := d.blockedPodsOf(name); len(mine) > 0 {
 		return summarizeBlocked(mine, d.w.Now) + ": " + mine[0].Remedy()
 	}
 	m := d.count.byName[name]
 	view := d.classifyPodsOf(m)
 	var left []string
 	if names := listPodNames(view.Leaving); len(names) > 0 && m != nil && m.Node != nil && nodegroup.IsSilent(m.Node) {
-		left = append(left, fmt.Sprintf("still terminating: %s: %s", abbreviateNames(names), describeSilent(m.Node)))
+		left = append(left, fmt.Sprintf("still terminating: %s: %s", abbreviateNames(names), describeUnreachable(m.Node)))
 	} else if len(names) > 0 {
 		left = append(left, fmt.Sprintf("still terminating: %s: check their finalizers and grace periods", abbreviateNames(names)))
 	}
@@ -254,8 +254,8 @@ func (d *decision) describeRemaining(name string) string {
 	return strings.Join(left, "; ")
 }
 
-// describeSilent returns since when the node's kubelet has not reported, and what the user can do.
-func describeSilent(node *corev1.Node) string {
+// describeUnreachable returns since when the node's kubelet has not reported, and what the user can do.
+func describeUnreachable(node *corev1.Node) string {
 	return fmt.Sprintf("%s: restart the kubelet, or run %s if the machine is gone for good", nodegroup.DescribeTrouble(node), shell.Command("kubectl delete", "node", node.Name))
 }
 
@@ -263,13 +263,13 @@ func describeSilent(node *corev1.Node) string {
 // names one.
 func (d *decision) describeForRecord(name string) string {
 	text := d.describeRemaining(name)
-	if mine := d.listBlocked(name); record.TextBytes(text) > record.MostReasonBytes && len(mine) > 1 {
+	if mine := d.blockedPodsOf(name); record.TextBytes(text) > record.MostReasonBytes && len(mine) > 1 {
 		text = fmt.Sprintf("%d pods, such as %s: %s", len(mine), summarizeBlocked(mine[:1], d.w.Now), mine[0].Remedy())
 	}
 	return record.ShortenReason(text)
 }
 
-func (d *decision) listBlocked(name string) []drain.Blocked {
+func (d *decision) blockedPodsOf(name string) []drain.Blocked {
 	var mine []drain.Blocked
 	for _, b := range d.blocked {
 		if b.Node == name {

@@ -15,7 +15,7 @@ import (
 // fenceOutdatedNodes fences every outdated node, so that a pod that leaves one outdated node does not land on another
 // (EKS E30). Nodes of the wanted revision are never fenced (EKS E31). It reports whether all are fenced.
 func (d *decision) fenceOutdatedNodes() bool {
-	all, before := true, d.rec.GroupBaseline()
+	all, before := true, d.rec.BaselineText()
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
 		if !m.Outdated || m.Node == nil || m.Instance.State == nodegroup.InstanceLeaving || d.isFencedByRun(m) {
@@ -29,7 +29,7 @@ func (d *decision) fenceOutdatedNodes() bool {
 			return false
 		}
 		all = false
-		d.waitFor("the outdated nodes to be fenced")
+		d.setWaiting("the outdated nodes to be fenced")
 		d.addAction(nodemark.Fence{NodeVersion: nodemark.VersionOf(m.Node), Before: before})
 	}
 	return all
@@ -39,7 +39,7 @@ func (d *decision) fenceOutdatedNodes() bool {
 // terminates first, it is also true for nodes that were not started: fencing all nodes is part of scale up, which such
 // a cloud skips (EKS E50).
 func (d *decision) needsNoFence(m *nodegroup.Member) bool {
-	if n, started := d.rec.FindStarted(m); started {
+	if n, started := d.rec.StartedRecord(m); started {
 		return n.State == record.NodeRemoving
 	}
 	return d.w.Group.Managed != nil && d.w.Group.Managed.TerminateFirst
@@ -53,7 +53,7 @@ func (d *decision) holdNodes() {
 		return
 	}
 	for m := range d.eachUnheld {
-		action := nodemark.HoldNode{NodeVersion: nodemark.VersionOf(m.Node), Before: d.rec.GroupBaseline()}
+		action := nodemark.HoldNode{NodeVersion: nodemark.VersionOf(m.Node), Before: d.rec.BaselineText()}
 		if d.lastAttempt(action).Outcome != nodegroup.OutcomeFatal { // without permission the upgrade continues without it
 			d.addAction(action)
 		}
@@ -93,14 +93,14 @@ func (d *decision) mustHold(m *nodegroup.Member) bool {
 	if m.Outdated {
 		return d.phase.held >= outdatedHeld && !d.rec.IsTerminating(m)
 	}
-	return d.phase.held != outdatedHeld && d.w.Group.IsUsable(m) && d.rec.IsNewMember(m) && d.rec.IsNotEnding(m)
+	return d.phase.held != outdatedHeld && d.w.Group.IsUsable(m) && d.rec.IsNewMember(m) && d.rec.HasNoNodeRecord(m)
 }
 
-// releaseHeldNodes gives the group's nodes back to autoscalers, including nodes that an earlier run held and nodes
+// releaseAllHolds gives the group's nodes back to autoscalers, including nodes that an earlier run held and nodes
 // whose termination was refused. It reports whether all are given back.
-func (d *decision) releaseHeldNodes() bool {
+func (d *decision) releaseAllHolds() bool {
 	return d.releaseHolds(func(m *nodegroup.Member) bool {
-		return d.rec.IsNotEnding(m) || d.isRefused(nodegroup.Terminate{Instance: m.Instance.ID})
+		return d.rec.HasNoNodeRecord(m) || d.isRefused(nodegroup.Terminate{Instance: m.Instance.ID})
 	})
 }
 
@@ -109,7 +109,7 @@ func (d *decision) releaseHolds(fit func(*nodegroup.Member) bool) bool {
 	return d.removeMarks(fit, mark{
 		on:   (*nodegroup.Member).IsHeld,
 		put:  func(v nodemark.NodeVersion) nodemark.NodeAction { return nodemark.HoldNode{NodeVersion: v} },
-		take: func(v nodemark.NodeVersion) nodemark.NodeAction { return nodemark.FreeNode{NodeVersion: v} },
+		take: func(v nodemark.NodeVersion) nodemark.NodeAction { return nodemark.UnholdNode{NodeVersion: v} },
 	})
 }
 
@@ -177,7 +177,7 @@ func FindForeignRun(members []nodegroup.Member, own nodemark.Owner, run string, 
 		}
 		owner, named := nodemark.ReadOwner(node)
 		if !named {
-			owner = nodemark.Owner{Namespace: own.Namespace, Group: findRecorded(marked, own.Group, records)}
+			owner = nodemark.Owner{Namespace: own.Namespace, Group: groupOfRun(marked, own.Group, records)}
 		}
 		if owner.Namespace != own.Namespace || owner.Group != own.Group {
 			return ForeignRun{Node: node.Name, Run: marked, Owner: owner}, true
@@ -186,8 +186,8 @@ func FindForeignRun(members []nodegroup.Member, own nodemark.Owner, run string, 
 	return ForeignRun{}, false
 }
 
-// findRecorded returns the group whose record can be continued with the run, or otherwise if there is none.
-func findRecorded(run, otherwise string, records map[string]record.Record) string {
+// groupOfRun returns the group whose record can be continued with the run, or otherwise if there is none.
+func groupOfRun(run, otherwise string, records map[string]record.Record) string {
 	for _, group := range slices.Sorted(maps.Keys(records)) {
 		if record := records[group]; record.Run == run && record.IsResumable() {
 			return group

@@ -45,7 +45,7 @@ func (x *Memo) podsOn(m *nodegroup.Member) *podsMemo {
 	if known == nil || !isSameSlice(known.pods, m.Pods) {
 		known = &podsMemo{pods: m.Pods}
 		for _, pod := range m.Pods {
-			if of, counts := countedDaemon(pod); counts {
+			if of, counts := daemonOfLivePod(pod); counts {
 				known.daemons = append(known.daemons, daemonPod{pod, x.placeOfDaemonSet(of), drain.Ready(pod)})
 			}
 		}

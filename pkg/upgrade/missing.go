@@ -30,7 +30,7 @@ func (d *decision) describeEnding(w drain.Workload) string {
 	case first == nil:
 		return ""
 	case on.Node != nil && nodegroup.IsSilent(on.Node):
-		return fmt.Sprintf(": pod %s on node %s: %s", first.Name, on.Name(), describeSilent(on.Node))
+		return fmt.Sprintf(": pod %s on node %s: %s", first.Name, on.Name(), describeUnreachable(on.Node))
 	default:
 		return fmt.Sprintf(": pod %s on node %s", first.Name, on.Name())
 	}
@@ -55,7 +55,7 @@ func (d *decision) whyMissing(h *workloadHealth) (why string, refused bool) {
 	switch {
 	case read && controller.Refused != "" && !controller.Read.Before(since):
 		return ": " + controller.Refused, true
-	case waitsFor != nil && !d.expectUnready(h) && !d.mayEnd(waitsFor) && !d.w.Now.Before(since.Add(creationPatience)):
+	case waitsFor != nil && !d.expectReadiness(h) && !d.mayEnd(waitsFor) && !d.w.Now.Before(since.Add(creationPatience)):
 		return d.describePredecessor(h, waitsFor), false
 	case d.w.Now.Before(late):
 		return "", false
@@ -64,8 +64,8 @@ func (d *decision) whyMissing(h *workloadHealth) (why string, refused bool) {
 	case controller.Unread == "" && controller.Read.Before(late):
 		return "", false // the API server may have refused a pod since the controller was read
 	}
-	if kept := d.findKeptPod(h.Workload); kept != nil {
-		return describeKept(kept), false
+	if kept := d.findPodKeptByFinalizers(h.Workload); kept != nil {
+		return describeFinalizers(kept), false
 	}
 	controller.Refused = "" // the refusal is older than the lack
 	return describeRefusal(controller), false
@@ -95,9 +95,9 @@ func (d *decision) findPredecessor(h *workloadHealth, controller drain.Controlle
 
 // describePredecessor returns the end of the sentence "a pod is not created": which other pod prevents it.
 func (d *decision) describePredecessor(h *workloadHealth, pod *corev1.Pod) string {
-	switch kept := d.findKeptPod(h.Workload); {
+	switch kept := d.findPodKeptByFinalizers(h.Workload); {
 	case kept != nil:
-		return describeKept(kept)
+		return describeFinalizers(kept)
 	case pod.DeletionTimestamp != nil:
 		return fmt.Sprintf(": the StatefulSet creates its pods in order and waits until pod %s on node %s has terminated", pod.Name, pod.Spec.NodeName)
 	default:
@@ -105,7 +105,7 @@ func (d *decision) describePredecessor(h *workloadHealth, pod *corev1.Pod) strin
 	}
 }
 
-func describeKept(pod *corev1.Pod) string {
+func describeFinalizers(pod *corev1.Pod) string {
 	return fmt.Sprintf(": pod %s on node %s should be gone, but its finalizers keep it (%s)", pod.Name, pod.Spec.NodeName, strings.Join(pod.Finalizers, ", "))
 }
 
@@ -139,7 +139,7 @@ func (d *decision) listEnding(w drain.Workload) []*corev1.Pod {
 
 // noteCreatable notes and returns since when no other pod has prevented the creation of the workload's missing pods.
 func (d *decision) noteCreatable(h *workloadHealth, waitsFor *corev1.Pod) time.Time {
-	if waitsFor != nil || d.expectUnready(h) {
+	if waitsFor != nil || d.expectReadiness(h) {
 		return d.w.Now
 	}
 	since, was := d.w.Notes.CreatableSince[h.name]
@@ -150,17 +150,17 @@ func (d *decision) noteCreatable(h *workloadHealth, waitsFor *corev1.Pod) time.T
 	return since
 }
 
-// expectUnready reports whether the workload has an unready pod that may still become ready. It schedules the next
+// expectReadiness reports whether the workload has an unready pod that may still become ready. It schedules the next
 // decision for the time at which the pod is late.
-func (d *decision) expectUnready(h *workloadHealth) bool {
+func (d *decision) expectReadiness(h *workloadHealth) bool {
 	return h.replicas != nil && slices.ContainsFunc(h.replicas.Unready(), func(pod *corev1.Pod) bool {
 		return d.cameDuringUpgrade(pod) || d.whyLate(pod, h) == ""
 	})
 }
 
-// findKeptPod returns a pod of the workload that only finalizers keep after its grace period, or nil. A StatefulSet
+// findPodKeptByFinalizers returns a pod of the workload that only finalizers keep after its grace period, or nil. A StatefulSet
 // cannot create a pod of the same name before that pod is gone.
-func (d *decision) findKeptPod(w drain.Workload) *corev1.Pod {
+func (d *decision) findPodKeptByFinalizers(w drain.Workload) *corev1.Pod {
 	for _, pod := range d.listEnding(w) {
 		if !isEndingInTime(pod, d.w.Now) && len(pod.Finalizers) > 0 {
 			return pod

@@ -21,8 +21,8 @@ type nodePods struct {
 
 func (v *nodePods) countPodsLeft() int { return len(v.Evict) + len(v.Leaving) + len(v.Held) }
 
-// listRunning returns the UIDs of the pods that must leave and are not ending yet.
-func (v *nodePods) listRunning() []types.UID {
+// uidsOfRunning returns the UIDs of the pods that must leave and are not ending yet.
+func (v *nodePods) uidsOfRunning() []types.UID {
 	var running []types.UID
 	for _, pod := range slices.Concat(v.Evict, v.Held) {
 		running = append(running, pod.UID)

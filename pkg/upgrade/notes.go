@@ -47,9 +47,9 @@ type Notes struct {
 	// Unhealthy holds the workloads that do not recover, by NAMESPACE/KIND/NAME.
 	Unhealthy map[string]Spell
 	// Coming contains, by NAMESPACE/KIND/NAME, the new pod of the workload that is starting.
-	Coming map[string]Coming
+	Starting map[string]StartingPod
 	// Late contains the pods of unhealthy workloads that are late or were shortly before, by UID.
-	Late map[types.UID]Late
+	Late map[types.UID]LateNote
 	// Retries are the requests that have not had their effect yet, by Action.Key.
 	Retries map[string]Retry
 	// OlderSince is the time since which the cloud has shown only operations that are older than one it showed before.
@@ -85,9 +85,9 @@ type Spell struct {
 	Earlier []types.UID
 }
 
-// Coming is the pod of a workload that has been starting for the longest time, and when it will be late. If it
+// Starting is the pod of a workload that has been starting for the longest time, and when it will be late. If it
 // ends before it is ready, the next pod is late at the same time.
-type Coming struct {
+type StartingPod struct {
 	Pod  types.UID
 	Late time.Time
 	// Ended counts the pods before it that ended before they were ready.
@@ -97,10 +97,10 @@ type Coming struct {
 	Roomless bool
 }
 
-// Late is a pod that does not become ready in time. Since is when it became late, Seen when it was last late.
-type Late struct{ Since, Seen time.Time }
+// LateNote is a pod that does not become ready in time. Since is when it became late, Seen when it was last late.
+type LateNote struct{ Since, Seen time.Time }
 
-func (n *Notes) cloneNotes() Notes {
+func (n *Notes) carriedOver() Notes {
 	c := Notes{
 		BlockedSince: map[string]time.Time{}, // carried over only for pods that are still blocked
 		Yielded:      maps.Clone(n.Yielded),
@@ -109,7 +109,7 @@ func (n *Notes) cloneNotes() Notes {
 		PodsLeft:     map[string][]types.UID{},
 		NodeNames:    map[string]string{}, // of nodes that are still outdated
 		// Of workloads that still lack pods or do not recover.
-		Lacking: map[string]bool{}, Unhealthy: map[string]Spell{}, Coming: map[string]Coming{}, Late: map[types.UID]Late{}, MissingSince: map[string]time.Time{}, CreatableSince: map[string]time.Time{}, DoubtfulSince: map[string]time.Time{},
+		Lacking: map[string]bool{}, Unhealthy: map[string]Spell{}, Starting: map[string]StartingPod{}, Late: map[types.UID]LateNote{}, MissingSince: map[string]time.Time{}, CreatableSince: map[string]time.Time{}, DoubtfulSince: map[string]time.Time{},
 		LastReadySince: map[string]time.Time{}, Evicting: map[types.UID]string{},
 		Retries: map[string]Retry{}, // of requests made in this step or in the last minute
 		Memory:  n.Memory,
@@ -125,8 +125,8 @@ func (n *Notes) cloneNotes() Notes {
 	return c
 }
 
-// keepNodeNames notes the name of each outdated instance's node, or the name that was noted before if the node is gone.
-func (n *Notes) keepNodeNames(outdated []*nodegroup.Member, before map[string]string) {
+// noteNodeNames notes the name of each outdated instance's node, or the name that was noted before if the node is gone.
+func (n *Notes) noteNodeNames(outdated []*nodegroup.Member, before map[string]string) {
 	for _, m := range outdated {
 		id, name := m.Instance.ID, m.Name()
 		if m.Node == nil {

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// lookAgain is the longest time between two steps of a running upgrade, if no event arrives.
-	lookAgain = 30 * time.Second
+	// maxWake is the longest time between two steps of a running upgrade, if no event arrives.
+	maxWake = 30 * time.Second
 	// pollInterval is how often the cloud is read while an action of the upgrade is under way there.
 	pollInterval = 5 * time.Second
-	// seen is how long the effect of an accepted request may take to be observed before the request is repeated.
-	seen = nodegroup.SeenWithin
+	// seenWithin is how long the effect of an accepted request may take to be observed before the request is repeated.
+	seenWithin = nodegroup.SeenWithin
 )
 
 // outbox collects what a decision requests and reports: the step without its record.
@@ -49,8 +49,8 @@ type outbox struct {
 	finished bool
 }
 
-// waitFor notes what the upgrade waits for.
-func (o *outbox) waitFor(what string) { o.waiting = what }
+// setWaiting notes what the upgrade waits for.
+func (o *outbox) setWaiting(what string) { o.waiting = what }
 
 // requeueAt schedules the next decision for the time, if it is in the future. A time in the past is ignored: the caller
 // has acted on it in this step.
@@ -69,17 +69,17 @@ func (o *outbox) requeueAt(at time.Time) {
 // requeueNow makes the next step follow at once.
 func (o *outbox) requeueNow() { o.wake, o.due = o.now, o.now }
 
-// askCloudOften requests that the cloud is read often, because an action of the upgrade is under way there. reason is
+// pollCloudSoon requests that the cloud is read often, because an action of the upgrade is under way there. reason is
 // what the upgrade waits for. "" keeps the previous reason.
-func (o *outbox) askCloudOften(reason string) {
+func (o *outbox) pollCloudSoon(reason string) {
 	o.poll = pollInterval
 	if reason != "" {
-		o.waitFor(reason)
+		o.setWaiting(reason)
 	}
 }
 
-// askController requests that the runner reads the workload's controller.
-func (o *outbox) askController(w drain.Workload) {
+// requestController requests that the runner reads the workload's controller.
+func (o *outbox) requestController(w drain.Workload) {
 	if !slices.Contains(o.unscaled, w) {
 		o.unscaled = append(o.unscaled, w)
 	}
@@ -87,6 +87,6 @@ func (o *outbox) askController(w drain.Workload) {
 
 // watchWorkload notes that the upgrade waits for an event of the workload, which the runner then watches.
 func (o *outbox) watchWorkload(w drain.Workload, what string) {
-	o.waitFor(what)
+	o.setWaiting(what)
 	o.awaited = append(o.awaited, w)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// ErrLost means that the marks of a run do not show what the run added to the group.
-var ErrLost = errors.New("its marks do not contain the group's earlier size")
+// ErrBaselineLost means that the marks of a run do not show what the run added to the group.
+var ErrBaselineLost = errors.New("its marks do not contain the group's earlier size")
 
 // RebuildRecord rebuilds the lost record of a run from the marks that the run left on the group's nodes. The marks name
 // the run, the nodes in drain with their deadlines, and the state of the group before the run. That state and a later
@@ -22,30 +22,30 @@ var ErrLost = errors.New("its marks do not contain the group's earlier size")
 //
 // Marks are annotations, and each kubelet may write those of its own node. No kubelet may write the fence's taint. So
 // only the marks of fenced nodes are read, and all of them must agree. Other marks count only if no node is fenced; see
-// CountWitnesses. The request limits what the marks can cause.
+// CountFencedByRun. The request limits what the marks can cause.
 //
-// It returns the zero Record if no node has marks of a run. It returns an error that is ErrLost if a mark is
+// It returns the zero Record if no node has marks of a run. It returns an error that is ErrBaselineLost if a mark is
 // unreadable, nodes name different runs, or the group has a size and its nodes do not agree on it. The record then
 // names the run, unless the runs differ.
 func RebuildRecord(w World) (record.Record, error) {
-	witnesses := w.findWitnesses()
+	witnesses := w.listMarkedMembers()
 	if len(witnesses) == 0 {
 		return record.Record{}, nil
 	}
 	run := nodemark.RunOf(witnesses[0].Node)
 	for _, m := range witnesses {
 		if unreadable := nodemark.FindUnreadable(m.Node); unreadable != nil {
-			return record.Record{Run: run}, fmt.Errorf("%w: %w", ErrLost, unreadable)
+			return record.Record{Run: run}, fmt.Errorf("%w: %w", ErrBaselineLost, unreadable)
 		}
 		if other := nodemark.RunOf(m.Node); other != run {
-			return record.Record{}, fmt.Errorf("%w: node %q has marks of run %s, and node %q of run %s", ErrLost, witnesses[0].Name(), run, m.Name(), other)
+			return record.Record{}, fmt.Errorf("%w: node %q has marks of run %s, and node %q of run %s", ErrBaselineLost, witnesses[0].Name(), run, m.Name(), other)
 		}
 	}
 	count := countMembers(&w, &w.Record)
 	rec := record.Record{
 		Version: w.Request.Strategy.RecordVersion(), Run: run, Request: w.Request, Lost: true, Started: w.Now, Phase: record.PhaseSetup,
 		Previous: count.previousRevision(&w.Group), Target: w.Group.Wanted, Provider: w.Group.Provider, Taints: commonTaints(count.pending), Nodes: map[string]record.NodeRecord{},
-		Unlabelled: withoutLabels(slices.DeleteFunc(count.pending, func(m *nodegroup.Member) bool {
+		Unlabelled: listOutdatedByLabels(slices.DeleteFunc(count.pending, func(m *nodegroup.Member) bool {
 			return m.Node == nil || m.Node.Annotations[nodemark.AnnotationRun] != run // a new node without the labels was never fenced
 		})),
 	}
@@ -55,7 +55,7 @@ func RebuildRecord(w World) (record.Record, error) {
 		return rec, err
 	}
 	rec.Sizes = nodegroup.Sizes{Desired: before.Desired, Min: before.Min, Max: before.Max, Zones: before.Zones}
-	processes := phaseOf(&rec).listProcesses(&w.Group)
+	processes := phaseOf(&rec).processesToSuspend(&w.Group)
 	rec.Suspended = slices.DeleteFunc(before.Suspended, func(process string) bool { return !slices.Contains(processes, process) })
 	rec.Ledger = ledger.FromBooks(ledger.Books{Zonal: w.Group.Can.NameZone})
 	for _, m := range witnesses {
@@ -64,11 +64,11 @@ func RebuildRecord(w World) (record.Record, error) {
 	return rec, nil
 }
 
-// CountWitnesses counts the fenced nodes of the run, on which a rebuilt record relies. If there are none, the record
+// CountFencedByRun counts the fenced nodes of the run, on which a rebuilt record relies. If there are none, the record
 // relies only on annotations, which each node can write itself.
-func CountWitnesses(w *World, run string) int {
+func CountFencedByRun(w *World, run string) int {
 	n := 0
-	for _, m := range w.findWitnesses() {
+	for _, m := range w.listMarkedMembers() {
 		if w.isFenced(m) && nodemark.RunOf(m.Node) == run {
 			n++
 		}
@@ -76,9 +76,9 @@ func CountWitnesses(w *World, run string) int {
 	return n
 }
 
-// findWitnesses returns the members whose marks are read: the fenced ones or, if no node is fenced, all that have
+// listMarkedMembers returns the members whose marks are read: the fenced ones or, if no node is fenced, all that have
 // marks.
-func (w *World) findWitnesses() []*nodegroup.Member {
+func (w *World) listMarkedMembers() []*nodegroup.Member {
 	var fenced, marked []*nodegroup.Member
 	for i := range w.Members {
 		switch m := &w.Members[i]; {
@@ -100,7 +100,7 @@ func (w *World) isFenced(m *nodegroup.Member) bool {
 	return m.Node.Annotations[nodemark.AnnotationRun] != "" && nodemark.HasTaint(m.Node, nodegroup.FenceTaint(w.Group.Provider))
 }
 
-// agreeOnBaseline returns what all of the nodes say about the group before the run. It returns an error that is ErrLost
+// agreeOnBaseline returns what all of the nodes say about the group before the run. It returns an error that is ErrBaselineLost
 // if one says nothing or differs. The suspended processes are those that any node names: more may have been suspended
 // after the first node was marked.
 func agreeOnBaseline(witnesses []*nodegroup.Member, run string) (nodemark.GroupBaseline, error) {
@@ -109,15 +109,15 @@ func agreeOnBaseline(witnesses []*nodegroup.Member, run string) (nodemark.GroupB
 	for i, m := range witnesses {
 		said, told := nodemark.ReadGroupBaseline(m.Node, run)
 		if !told {
-			return agreed, fmt.Errorf("%w: node %q has no such mark", ErrLost, m.Name())
+			return agreed, fmt.Errorf("%w: node %q has no such mark", ErrBaselineLost, m.Name())
 		}
 		suspended = append(suspended, said.Suspended...)
 		said.Suspended = nil
 		if i == 0 {
 			agreed = said
 		}
-		if said.Text() != agreed.Text() {
-			return agreed, fmt.Errorf("%w: node %q has %s, but node %q has %s", ErrLost, witnesses[0].Name(), agreed.Text(), m.Name(), said.Text())
+		if said.Encode() != agreed.Encode() {
+			return agreed, fmt.Errorf("%w: node %q has %s, but node %q has %s", ErrBaselineLost, witnesses[0].Name(), agreed.Encode(), m.Name(), said.Encode())
 		}
 	}
 	slices.Sort(suspended)
@@ -152,7 +152,7 @@ func (d *decision) rebuildLedger() bool {
 		return true
 	}
 	if g := &d.w.Group; g.Can.ListInstances && !g.IsFreshAfter(d.rec.PhaseBegan) {
-		d.askCloudOften("the group to show the earlier changes, because their record is lost")
+		d.pollCloudSoon("the group to show the earlier changes, because their record is lost")
 		return false
 	}
 	known := d.w.preexistingMembers()
@@ -196,7 +196,7 @@ func (d *decision) adoptTarget() {
 	earlier := map[string]int{}
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
-		switch launched := d.rec.WasLaunched(m); {
+		switch launched := d.rec.WasCreatedDuringUpgrade(m); {
 		case d.rec.IsTerminating(m) || l.IsPreexisting(m):
 		case launched && m.Outdated:
 			earlier[l.ZoneOf(m.Zone())]++

@@ -254,7 +254,7 @@ func TestRebuildRefuses(t *testing.T) {
 			s := underWay(t)
 			c.change(s)
 			rec, err := s.lose()
-			if rec.Run != c.run || errors.Is(err, upgrade.ErrLost) != c.lost || (err != nil) != c.lost {
+			if rec.Run != c.run || errors.Is(err, upgrade.ErrBaselineLost) != c.lost || (err != nil) != c.lost {
 				t.Errorf("run %q and error %v", rec.Run, err)
 			}
 		})
@@ -272,8 +272,8 @@ func TestRebuildIsBoundByTheRequest(t *testing.T) {
 		nodemark.SetGroupBaseline(n, `{"desired":1,"min":0,"max":1,"zones":{"a":1},"suspended":["AZRebalance","Launch"]}`)
 	})
 	rec, err := s.lose()
-	if err != nil || rec.Run != "evil" || upgrade.CountWitnesses(&s.World, rec.Run) != 0 {
-		t.Fatalf("run %q with %d witnesses and error %v", rec.Run, upgrade.CountWitnesses(&s.World, rec.Run), err)
+	if err != nil || rec.Run != "evil" || upgrade.CountFencedByRun(&s.World, rec.Run) != 0 {
+		t.Fatalf("run %q with %d witnesses and error %v", rec.Run, upgrade.CountFencedByRun(&s.World, rec.Run), err)
 	}
 	if !slices.Equal(rec.Suspended, []string{"AZRebalance"}) {
 		t.Errorf("processes %v would be resumed, and an upgrade suspends AZRebalance alone", rec.Suspended)

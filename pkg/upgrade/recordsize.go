@@ -36,7 +36,7 @@ func (d *decision) deferForRecord(m *nodegroup.Member) bool {
 	if d.hasRoomInRecord(m) {
 		return false
 	}
-	d.waitFor("room in the record")
+	d.setWaiting("room in the record")
 	if d.rec.CountInFlight() == 0 {
 		abort := nodegroup.Command("abort", d.w.Group.Name)
 		d.stopUpgradeWith(record.Failed, fmt.Sprintf("starting another node: the record has no room for more than %d nodes: run %s, and upgrade fewer nodes at a time", len(d.rec.Nodes), abort))

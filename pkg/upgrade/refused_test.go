@@ -105,7 +105,7 @@ func mayBeLeftOut(kind string) bool { return slices.Contains([]string{"hold", "r
 func refusedForGood(t *testing.T, d *driver, kind string, at int) {
 	t.Helper()
 	const detail = "you may not do that"
-	undoing, back := d.record.Stopping == record.Aborted, d.record.Back
+	undoing, back := d.record.Stopping == record.Aborted, d.record.Rollback
 	d.faults = []fault{{key: kind, after: at, outcome: nodegroup.OutcomeFatal, detail: detail, times: 1 << 20}}
 	var refused time.Time
 	d.watch = func(w upgrade.World, _ upgrade.Step) {
@@ -229,7 +229,7 @@ func givingBack(t *testing.T) (*scene, []nodegroup.Action) {
 	s.add(current("new-b-1"))
 	s.rest()
 	s.crash()
-	s.Record = s.Record.Aborting()
+	s.Record = s.Record.AsAborting()
 	s.pass(time.Minute)
 	for range 5 {
 		step := s.next()

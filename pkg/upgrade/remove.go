@@ -16,8 +16,8 @@ const nodeObjectGrace = time.Minute
 // sent.
 func (d *decision) terminateNode(name string, n record.NodeRecord, m *nodegroup.Member) {
 	zone := d.rec.Ledger.ZoneOf(m.Zone())
-	if d.bookKeeper().AwaitsLaunch(zone) {
-		d.askCloudOften("the answer to a launch")
+	if d.bookKeeper().MustAwaitLaunch(zone) {
+		d.pollCloudSoon("the answer to a launch")
 		return
 	}
 	if m.Instance.ID == "" {
@@ -27,8 +27,8 @@ func (d *decision) terminateNode(name string, n record.NodeRecord, m *nodegroup.
 		n.State, n.Terminated, n.Shrink = record.NodeRemoving, d.w.Now, d.bookKeeper().ShouldShrink(zone)
 		n.Instance = m.Instance.ID
 	}
-	n.Zone, n.Addresses, n.Earlier = zone, nil, d.rec.Ledger.HasEarlier(zone) && d.rec.WasLaunched(m)
-	d.rec.Ledger.BookRemoval(zone, n.Shrink && !d.rec.Request.IsRefilled(), n.Earlier, d.w.Now)
+	n.Zone, n.Addresses, n.Earlier = zone, nil, d.rec.Ledger.HasEarlier(zone) && d.rec.WasCreatedDuringUpgrade(m)
+	d.rec.Ledger.BookRemoval(zone, n.Shrink && !d.rec.Request.IsFilledByAutoscaler(), n.Earlier, d.w.Now)
 	d.count.Left[zone]--
 	d.rec.Nodes[name] = n
 	if n.State == record.NodeRemoving {
@@ -40,38 +40,38 @@ func (d *decision) terminateNode(name string, n record.NodeRecord, m *nodegroup.
 // left its effect open and a later reading shows the instance in service. It terminates the instance that the group
 // shows for the member.
 func (d *decision) followTermination(name string, n record.NodeRecord, m *nodegroup.Member) {
-	d.askCloudOften("")
+	d.pollCloudSoon("")
 	action := nodegroup.Terminate{Instance: m.Instance.ID, Node: name, Shrink: n.Shrink}
 	attempt := d.lastAttempt(action)
 	switch {
 	case attempt.InFlight:
 		d.requested = append(d.requested, action.Key())
-	case !n.Landed && d.terminatedByOthers(n, m.Instance.State == nodegroup.InstanceLeaving || m.Instance.ID == ""):
+	case !n.Landed && d.wasTerminatedByOthers(n, m.Instance.State == nodegroup.InstanceLeaving || m.Instance.ID == ""):
 		n = d.undoShrink(n)
 		n.Landed = true
 		d.rec.Nodes[name] = n
-	case !n.Landed && !n.IsGivenBack() && refusedToShrink(n, attempt):
+	case !n.Landed && !n.IsGivenBack() && wasShrinkRefused(n, attempt):
 		n = d.undoShrink(n)
 		d.rec.Nodes[name] = n
 		d.requeueNow() // the next step terminates it without shrinking
 	case n.Landed, m.Instance.State == nodegroup.InstanceLeaving, m.Instance.ID == "", attempt.Outcome == nodegroup.OutcomeDone:
 		d.markTerminationStarted(name, n, attempt)
-		d.deleteNode(n, m)
+		d.deleteNodeObject(n, m)
 	case n.Terminated.Equal(d.w.Now):
 		d.addAction(action) // decided in this step, by the pods that the node has now
-	case d.hadNoEffect(n, attempt, m) && (n.IsGivenBack() || d.isDrained(n, m)):
+	case d.hadTerminationNoEffect(n, attempt, m) && (n.IsGivenBack() || d.isDrained(n, m)):
 		d.addAction(action)
 	case attempt.Outcome == nodegroup.OutcomeLater || d.isStillInService(attempt, m, n.Terminated):
-		d.keepInstance(name, n) // the node does not show the drain that is on record, so it is drained first
+		d.undoTermination(name, n) // the node does not show the drain that is on record, so it is drained first
 		d.requeueNow()
 	default:
 		d.outstanding = true // the next readings will show it
 	}
 }
 
-// keepUndrained removes terminations from the ledger that certainly did not happen, if the node must be drained again
+// revertUndrainedTerminations removes terminations from the ledger that certainly did not happen, if the node must be drained again
 // first or the machine has no node.
-func (d *decision) keepUndrained() {
+func (d *decision) revertUndrainedTerminations() {
 	for _, name := range d.rec.StartedNames() {
 		n, m := d.rec.Nodes[name], d.count.byName[name]
 		if m == nil || n.State != record.NodeRemoving || n.Landed || n.IsGivenBack() || (m.Node != nil && d.isDrained(n, m)) {
@@ -79,7 +79,7 @@ func (d *decision) keepUndrained() {
 		}
 		attempt := d.lastAttempt(nodegroup.Terminate{Instance: m.Instance.ID})
 		if !attempt.InFlight && (attempt.Outcome == nodegroup.OutcomeLater || d.isStillInService(attempt, m, n.Terminated)) {
-			d.keepInstance(name, n)
+			d.undoTermination(name, n)
 		}
 	}
 }
@@ -109,10 +109,10 @@ func (d *decision) markTerminationStarted(name string, n record.NodeRecord, atte
 	d.rec.Nodes[name] = n
 }
 
-// terminatedByOthers reports whether another process terminated the instance: the instance was gone when the upgrade's
+// wasTerminatedByOthers reports whether another process terminated the instance: the instance was gone when the upgrade's
 // request arrived, or it is leaving although the last request is known to have had no effect. Earlier requests had no
 // effect either, or the last one would not have been sent.
-func (d *decision) terminatedByOthers(n record.NodeRecord, leaving bool) bool {
+func (d *decision) wasTerminatedByOthers(n record.NodeRecord, leaving bool) bool {
 	attempt := d.lastAttempt(nodegroup.Terminate{Instance: n.Instance})
 	return attempt.Outcome == nodegroup.OutcomeMoved || (leaving && attempt.Outcome == nodegroup.OutcomeLater && !attempt.InFlight)
 }
@@ -126,31 +126,31 @@ func (d *decision) resolveTerminator(n record.NodeRecord) bool {
 	if d.lastAttempt(nodegroup.Terminate{Instance: n.Instance}).InFlight {
 		return false
 	}
-	if d.terminatedByOthers(n, true) {
+	if d.wasTerminatedByOthers(n, true) {
 		d.undoShrink(n)
 	}
 	return true
 }
 
-// refusedToShrink reports whether the termination was refused because the group is at its minimum size. Such a request
+// wasShrinkRefused reports whether the termination was refused because the group is at its minimum size. Such a request
 // had no effect.
-func refusedToShrink(n record.NodeRecord, attempt nodegroup.Attempt) bool {
+func wasShrinkRefused(n record.NodeRecord, attempt nodegroup.Attempt) bool {
 	sent, _ := attempt.Action.(nodegroup.Terminate)
 	return n.Shrink && sent.Shrink && attempt.Outcome == nodegroup.OutcomeExhausted
 }
 
 // undoShrink removes the shrinking from the ledger if the termination did not shrink the group after all.
 func (d *decision) undoShrink(n record.NodeRecord) record.NodeRecord {
-	if n.Shrink && !d.rec.Request.IsRefilled() {
+	if n.Shrink && !d.rec.Request.IsFilledByAutoscaler() {
 		d.rec.Ledger.UnbookShrink(n.Zone)
 	}
 	n.Shrink = false
 	return n
 }
 
-// hadNoEffect reports whether the termination certainly did not happen, so that repeating the request cannot shrink the
+// hadTerminationNoEffect reports whether the termination certainly did not happen, so that repeating the request cannot shrink the
 // group twice.
-func (d *decision) hadNoEffect(n record.NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
+func (d *decision) hadTerminationNoEffect(n record.NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
 	return attempt.Outcome == nodegroup.OutcomeLater || !n.Shrink || d.isStillInService(attempt, m, n.Terminated)
 }
 
@@ -165,8 +165,8 @@ func (d *decision) isStillInService(attempt nodegroup.Attempt, m *nodegroup.Memb
 	return m.Instance.State == nodegroup.InstanceInService && d.w.Group.IsFreshAfter(asked)
 }
 
-// deleteNode deletes a Node object that outlived its machine, never before the machine is gone (Kubernetes K08).
-func (d *decision) deleteNode(n record.NodeRecord, m *nodegroup.Member) {
+// deleteNodeObject deletes a Node object that outlived its machine, never before the machine is gone (Kubernetes K08).
+func (d *decision) deleteNodeObject(n record.NodeRecord, m *nodegroup.Member) {
 	if m.Node == nil || m.Instance.ID != "" {
 		return
 	}
@@ -178,8 +178,8 @@ func (d *decision) deleteNode(n record.NodeRecord, m *nodegroup.Member) {
 	d.addAction(nodemark.DeleteNode{Node: m.Node.Name, UID: m.Node.UID})
 }
 
-// isOnItsWayOut reports whether the machine is known to be terminating or gone.
-func isOnItsWayOut(n record.NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
+// isMachineEnding reports whether the machine is known to be terminating or gone.
+func isMachineEnding(n record.NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
 	gone := m.Instance.State == nodegroup.InstanceLeaving || m.Instance.ID == ""
 	return n.Landed || gone || attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeMoved
 }

@@ -8,32 +8,32 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// releaseNodes removes the fence from nodes that became current in place, and counts them as replaced. It reports
+// unfenceRenewed removes the fence from nodes that became current in place, and counts them as replaced. It reports
 // whether none of them has the fence any more. A node whose kubelet has not come back keeps it.
-func (d *decision) releaseNodes() bool {
-	if d.rec.Back && d.phase.untouched || d.rec.Lost {
+func (d *decision) unfenceRenewed() bool {
+	if d.rec.Rollback && d.phase.beforeDrains || d.rec.Lost {
 		return true // the ledger is made first
 	}
 	released := true
 	for i := range d.w.Members {
 		if m := &d.w.Members[i]; !m.Outdated && m.IsReady() && m.Instance.State != nodegroup.InstanceLeaving {
-			released = d.releaseNode(m) && released
+			released = d.unfenceRenewedNode(m) && released
 		}
 	}
 	return released
 }
 
-// releaseNode releases one current node that is Ready, and reports whether the node no longer has the fence.
-func (d *decision) releaseNode(m *nodegroup.Member) bool {
+// unfenceRenewedNode releases one current node that is Ready, and reports whether the node no longer has the fence.
+func (d *decision) unfenceRenewedNode(m *nodegroup.Member) bool {
 	name, started := d.rec.RecordNameOf(m)
 	fenced := d.rec.OwnsFence(m)
 	switch {
 	case started && d.rec.Nodes[name].State == record.NodeRemoving:
 		return true // its machine is terminated anyway
 	case started:
-		d.bookDrained(name)
+		d.bookRenewedAsDrained(name)
 	case fenced && d.rec.IsNewMember(m):
-		d.rec.Ledger.BookKnown(m.Name())
+		d.rec.Ledger.BookPreexisting(m.Name())
 		d.rec.Replaced++
 		d.recount()
 	}
@@ -49,7 +49,7 @@ func (d *decision) releaseNode(m *nodegroup.Member) bool {
 	// control plane's not-ready taint is neither: it disappears a moment after the node is Ready.
 	if started && (m.FencedBy() == "" && !nodegroup.HasNotReadyTaint(m.Node) || d.w.isUsable(m, &d.rec)) {
 		d.rec.Ledger.UnbookRemoval(d.rec.Nodes[name].Zone, d.rec.Nodes[name].Earlier)
-		d.rec.Ledger.BookKnown(m.Name())
+		d.rec.Ledger.BookPreexisting(m.Name())
 		d.rec.NoteGone(name, d.w.Now)
 		d.forgetNode(name)
 		d.recount()
@@ -57,9 +57,9 @@ func (d *decision) releaseNode(m *nodegroup.Member) bool {
 	return true
 }
 
-// bookDrained records the state Drained for a node that became current during its drain. Pods cannot run on the node
+// bookRenewedAsDrained records the state Drained for a node that became current during its drain. Pods cannot run on the node
 // until its fence is removed.
-func (d *decision) bookDrained(name string) {
+func (d *decision) bookRenewedAsDrained(name string) {
 	n := d.rec.Nodes[name]
 	if n.State == record.NodeDrained {
 		return
@@ -70,8 +70,8 @@ func (d *decision) bookDrained(name string) {
 	d.rec.Nodes[name] = n
 }
 
-// FencedCurrent returns the names of the current nodes that are Ready and still have the fence of the recorded upgrade.
-func FencedCurrent(r *record.Record, members []nodegroup.Member) []string {
+// ListFencedCurrent returns the names of the current nodes that are Ready and still have the fence of the recorded upgrade.
+func ListFencedCurrent(r *record.Record, members []nodegroup.Member) []string {
 	var names []string
 	for i := range members {
 		if m := &members[i]; !m.Outdated && m.IsReady() && r.OwnsFence(m) {
@@ -81,8 +81,8 @@ func FencedCurrent(r *record.Record, members []nodegroup.Member) []string {
 	return names
 }
 
-// EarlierRuns returns the runs whose fence nodes of the group still have: the recorded one, and those before it.
-func EarlierRuns(r *record.Record, members []nodegroup.Member) []string {
+// ListFencingRuns returns the runs whose fence nodes of the group still have: the recorded one, and those before it.
+func ListFencingRuns(r *record.Record, members []nodegroup.Member) []string {
 	var runs []string
 	for i := range members {
 		if m := &members[i]; r.OwnsFence(m) && !slices.Contains(runs, m.FencedBy()) {

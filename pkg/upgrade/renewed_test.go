@@ -270,16 +270,16 @@ func TestReleaseAfterTheEnd(t *testing.T) {
 	if step := s.rest(); step.Record.Result != record.Succeeded {
 		t.Fatalf("it ends %q: %s", step.Record.Result, step.Record.Message)
 	}
-	if names := upgrade.FencedCurrent(&s.Record, s.Members); len(names) > 0 {
+	if names := upgrade.ListFencedCurrent(&s.Record, s.Members); len(names) > 0 {
 		t.Errorf("outdated nodes count as current: %v", names)
 	}
 	s.renew("n-a-1")
 	s.renew("n-a-3")
-	if names := upgrade.FencedCurrent(&s.Record, s.Members); !slices.Equal(names, []string{"n-a-1", "n-a-3"}) {
+	if names := upgrade.ListFencedCurrent(&s.Record, s.Members); !slices.Equal(names, []string{"n-a-1", "n-a-3"}) {
 		t.Errorf("fenced and current are %v", names)
 	}
 	s.crash()
-	s.Record = s.Record.Releasing(s.Group.Wanted)
+	s.Record = s.Record.AsReleasing(s.Group.Wanted)
 	step := s.rest()
 	if step.Record.Result != record.Succeeded || len(s.closed()) > 0 {
 		t.Errorf("it ends %q with %v closed", step.Record.Result, s.closed())
@@ -297,7 +297,7 @@ func TestLaterUpgradeReleasesNodesOfTheEarlier(t *testing.T) {
 	s.renew("n-a-1")
 	earlier := s.Record
 	s.crash()
-	s.Record = record.Record{Earlier: upgrade.EarlierRuns(&earlier, s.Members)}
+	s.Record = record.Record{Earlier: upgrade.ListFencingRuns(&earlier, s.Members)}
 	s.Request.Run = "r2"
 	step := s.rest()
 	if step.Record.Run != "r2" || step.Record.Result != record.Succeeded || len(s.closed()) > 0 {

@@ -31,7 +31,7 @@ func retargeted(t *testing.T) *scene {
 	})
 	moved := nodegroup.Revision{ID: "3", Name: "workers:3"}
 	s.Group.Wanted, s.Group.Pointed = moved, moved
-	s.Record = s.Record.Retargeted(moved)
+	s.Record = s.Record.WithTarget(moved)
 	return s
 }
 
@@ -137,7 +137,7 @@ func TestRetargetedKeepsTheSurgeThatIsThere(t *testing.T) {
 	})
 	moved := nodegroup.Revision{ID: "3", Name: "workers:3"}
 	s.Group.Wanted, s.Group.Pointed = moved, moved
-	s.Record = s.Record.Retargeted(moved)
+	s.Record = s.Record.WithTarget(moved)
 	s.pass(10 * time.Minute)
 	for range 5 {
 		s.do(s.next().Actions...)
@@ -161,7 +161,7 @@ func TestRetargetedWaitsForACurrentNode(t *testing.T) {
 		d.wanted = "3"
 		d.run(time.Time{})
 		d.reopen()
-		d.record = d.record.Retargeted(revisionOf("3"))
+		d.record = d.record.WithTarget(revisionOf("3"))
 		told := false
 		d.watch = func(w upgrade.World, step upgrade.Step) {
 			usable := 0
@@ -203,7 +203,7 @@ func TestRetargetedTwiceKeepsNodesServing(t *testing.T) {
 				t.Fatalf("it ends %q: %s", d.record.Result, d.record.Message)
 			}
 			d.reopen()
-			d.record = d.record.Retargeted(revisionOf(to))
+			d.record = d.record.WithTarget(revisionOf(to))
 		}
 		d.run(time.Time{})
 	}
@@ -275,7 +275,7 @@ func TestRetargetedBackWaitsForNoNewNode(t *testing.T) {
 func TestAbortLeavesTheOwnersTarget(t *testing.T) {
 	s := retargeted(t)
 	s.Record.Pointed = nodegroup.Revision{ID: "2", Name: "workers:2"}
-	s.Record = s.Record.Aborting()
+	s.Record = s.Record.AsAborting()
 	for range 20 {
 		step := s.next()
 		if set := actionsOf(step, "set the group"); len(set) > 0 {
@@ -296,7 +296,7 @@ func TestAbortOfARollbackKeepsTheOwnersTarget(t *testing.T) {
 	s := retargeted(t)
 	s.Record.Pointed = nodegroup.Revision{ID: "2", Name: "workers:2"}
 	first, owners := s.Record.Previous, s.Group.Pointed
-	s.Record = upgrade.RollingBack(&s.Record, first, s.Now)
+	s.Record = upgrade.AsRollback(&s.Record, first, s.Now)
 	s.Group.Wanted = first
 	step := s.next()
 	if set := actionsOf(step, "set the group"); len(set) != 1 || step.Record.Pointed.ID != owners.ID && step.Record.Previous.ID != owners.ID {
@@ -304,7 +304,7 @@ func TestAbortOfARollbackKeepsTheOwnersTarget(t *testing.T) {
 	}
 	s.do(step.Actions...)
 	s.Group.Pointed = first
-	s.Record = s.Record.Aborting()
+	s.Record = s.Record.AsAborting()
 	for range 20 {
 		s.pass(10 * time.Second)
 		step = s.next()

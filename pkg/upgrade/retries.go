@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// retryTold is how long a request is tried before the status shows that.
-	retryTold = 10 * time.Second
+	// retryReportedAfter is how long a request is tried before the status shows that.
+	retryReportedAfter = 10 * time.Second
 	// retriesKept is how long a request without effect is remembered after the upgrade stopped making it. The
 	// upgrade may make it again.
 	retriesKept = time.Minute
@@ -40,7 +40,7 @@ func (d *decision) watchRetries() {
 		if !begun {
 			continue
 		}
-		if at := retry.Since.Add(retryTold); d.w.Now.Before(at) {
+		if at := retry.Since.Add(retryReportedAfter); d.w.Now.Before(at) {
 			d.requeueAt(at)
 			continue
 		}
@@ -119,8 +119,8 @@ func hasOwnLimit(action nodegroup.Action) bool {
 	}
 }
 
-// isLeftOut reports whether a stop or an abort has tried the action for long enough and skips it.
-func (d *decision) isLeftOut(a nodegroup.Action) bool {
+// isTriedTooLong reports whether a stop or an abort has tried the action for long enough and skips it.
+func (d *decision) isTriedTooLong(a nodegroup.Action) bool {
 	retry, known := d.w.Notes.Retries[a.Key()]
 	attempt := d.lastAttempt(a)
 	accepted := attempt.Outcome == nodegroup.OutcomeDone && nodegroup.IsCloudAction(a)

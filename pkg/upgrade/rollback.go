@@ -10,20 +10,20 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// keepCurrentNodes makes the nodes of the revision that is wanted again available to pods: it removes their fence, and
+// unfenceCurrentNodes makes the nodes of the revision that is wanted again available to pods: it removes their fence, and
 // keeps nodes whose termination was decided but did not happen (I6: a wanted node is neither fenced nor drained).
-func (d *decision) keepCurrentNodes() bool {
+func (d *decision) unfenceCurrentNodes() bool {
 	d.rec.Total = len(d.count.pending)
-	d.waitFor("the nodes that are not replaced yet to be unfenced")
-	kept := d.keepSurvivingSurge()
-	return d.removeFences(func(m *nodegroup.Member) bool { return !m.Outdated && d.rec.IsNotEnding(m) }) && kept
+	d.setWaiting("the nodes that are not replaced yet to be unfenced")
+	kept := d.cancelSurgeReturn()
+	return d.removeFences(func(m *nodegroup.Member) bool { return !m.Outdated && d.rec.HasNoNodeRecord(m) }) && kept
 }
 
 // carryOverSurge begins the ledger of the rollback, once it is known which nodes were added before.
 func (d *decision) carryOverSurge() bool {
 	l := &d.rec.Ledger
 	if !d.applyDecision(d.bookKeeper().ResolveOpenLaunches()) || !d.w.Group.IsFreshAfter(l.Changed()) {
-		d.askCloudOften("the added nodes to be seen")
+		d.pollCloudSoon("the added nodes to be seen")
 		return false
 	}
 	arriving := map[string]int{}
@@ -38,7 +38,7 @@ func (d *decision) carryOverSurge() bool {
 // nodes: nothing else distinguishes them from instances that the upgrade added.
 func (d *decision) preexistingOnRollback(arriving map[string]int) []string {
 	unseen := d.countNotYetVisible()
-	d.bookKeeper().SpreadMissing(unseen, arriving)
+	d.bookKeeper().MoveMissingToArriving(unseen, arriving)
 	var names []string
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
@@ -60,7 +60,7 @@ func (d *decision) preexistingOnRollback(arriving map[string]int) []string {
 // countNotYetVisible counts, by ledger zone, the instances that exist because of the upgrade and that the rollback need
 // not replace: replacements of removed nodes, and launches that came after the group pointed back.
 func (d *decision) countNotYetVisible() map[string]int {
-	unseen := d.rec.Ledger.CountBroughtIn()
+	unseen := d.rec.Ledger.CountAddedInstances()
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
 		before := d.rec.Ledger.IsPreexisting(m) || slices.Contains(d.rec.Unlabelled, m.Instance.ID)
@@ -73,28 +73,28 @@ func (d *decision) countNotYetVisible() map[string]int {
 
 // howToContinue returns how to continue an upgrade whose target moved.
 func (d *decision) howToContinue(wanted nodegroup.Revision) string {
-	if d.rec.Back {
+	if d.rec.Rollback {
 		return fmt.Sprintf("run %s to continue to %s", nodegroup.Command("rollback", d.w.Group.Name), wanted.Name)
 	}
 	return "pass --replan to continue to " + wanted.Name
 }
 
-// KeepsBoth reports whether an abort would leave both the outdated and the new nodes, all of which take pods, while a
+// AbortKeepsBoth reports whether an abort would leave both the outdated and the new nodes, all of which take pods, while a
 // rollback would remove the new ones.
-func KeepsBoth(r *record.Record) bool {
-	return r.Undoing() == "" && phaseOf(r).stays && Allows(r, record.VerbRollback) == nil
+func AbortKeepsBoth(r *record.Record) bool {
+	return r.UndoVerb() == "" && phaseOf(r).keepsAllOnStop && Allows(r, record.VerbRollback) == nil
 }
 
-// WayBack returns the revision that a rollback goes to, in the form that --to takes. If the group is observed with it,
+// RollbackTarget returns the revision that a rollback goes to, in the form that --to takes. If the group is observed with it,
 // Outdated means having the newer revision. It returns an error if there is no upgrade to roll back, or no known
 // revision to go to (GKE G28: a completed upgrade is not rolled back).
-func WayBack(r *record.Record) (to string, err error) {
+func RollbackTarget(r *record.Record) (to string, err error) {
 	switch {
 	case r.Run == "":
 		return "", errors.New("no upgrade is recorded")
 	case !r.IsResumable():
 		return "", fmt.Errorf("run %s is complete (%s): rollback needs an upgrade that stopped half-way: start a new upgrade to the older revision with --to", r.Run, r.Result)
-	case r.Back:
+	case r.Rollback:
 		return r.Request.To, nil
 	case r.Stopping == record.Aborted:
 		return "", fmt.Errorf("run %s is being aborted: run %s to continue", r.Run, nodegroup.Command("abort", r.Request.Group))
@@ -109,24 +109,24 @@ func WayBack(r *record.Record) (to string, err error) {
 	return to, nil
 }
 
-// RollingBack returns the record of the rollback to the revision, which must be the one that WayBack returned, as the
+// AsRollback returns the record of the rollback to the revision, which must be the one that RollbackTarget returned, as the
 // group shows it (Group.Wanted). It is the same run, begun again, and the added nodes stay in the ledger (GKE G28). For
 // a rollback that stopped, it returns the record that continues.
-func RollingBack(r *record.Record, to nodegroup.Revision, now time.Time) record.Record {
+func AsRollback(r *record.Record, to nodegroup.Revision, now time.Time) record.Record {
 	c := r.Reopened()
-	if !c.Back {
+	if !c.Rollback {
 		original := c.OriginalRevision()
 		c.Previous, c.Pointed = c.Target, nodegroup.Revision{}
 		c.Ledger.MarkMoved(false)
 		if original != c.Previous {
 			c.Pointed = original // also if the revision is the same: it may name a version number that Previous lacks
 		}
-		c.Back, c.Started, c.Phase, c.PhaseBegan = true, now, record.PhaseSetup, time.Time{}
+		c.Rollback, c.Started, c.Phase, c.PhaseBegan = true, now, record.PhaseSetup, time.Time{}
 		c.Replaced, c.Total, c.Begun, c.Soak, c.Gone = 0, 0, 0, record.Soak{}, nil
 		c.Request.Current = nil // nodes of the older revision need not have the labels of the newer
-		c.Request.To, _ = WayBack(r)
-		c.DropStarted(record.IsRemoving)
-		c.ForgetProofs()
+		c.Request.To, _ = RollbackTarget(r)
+		c.DropNodesExcept(record.IsRemoving)
+		c.ForgetProven()
 		c.Ledger.ForgetRefusals()
 	}
 	c.Target = to
@@ -141,7 +141,7 @@ func mayBeBooting(r *record.Record, m *nodegroup.Member) bool {
 
 // describeRollback returns the message of a completed rollback; "" for other upgrades.
 func describeRollback(r *record.Record) string {
-	if !r.Back {
+	if !r.Rollback {
 		return ""
 	}
 	return "rolled back to " + r.Target.Name

@@ -87,7 +87,7 @@ func TestHeldNodesAreFreed(t *testing.T) {
 	cases := map[string]func(*scene){
 		"done":    func(s *scene) { s.Record.Phase = record.PhaseScaleDown },
 		"stopped": func(s *scene) { s.Stop = true },
-		"aborted": func(s *scene) { s.Record = s.Record.Aborting() },
+		"aborted": func(s *scene) { s.Record = s.Record.AsAborting() },
 		"failed":  stop(record.Failed),
 		"timeout": stop(record.PodEvictionFailure),
 		"by a run": func(s *scene) {
@@ -170,7 +170,7 @@ func TestHoldUnderWayIsWaitedFor(t *testing.T) {
 		t.Fatal("it is over with a hold under way")
 	}
 	s.do(hold)
-	if free := action[nodemark.FreeNode](t, s.next()); free.Node != "new-a-1" {
+	if free := action[nodemark.UnholdNode](t, s.next()); free.Node != "new-a-1" {
 		t.Errorf("%v", free)
 	}
 }

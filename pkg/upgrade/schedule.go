@@ -14,8 +14,8 @@ import (
 // pods and nodes that are not Ready do not wait. The others wait for at most the boot timeout, and do not wait if no
 // current node is expected.
 func (d *decision) deferForCurrentNode(m *nodegroup.Member) bool {
-	moved := !d.rec.Back && d.rec.Request.Surge > 0 && d.rec.Ledger.Carried() > 0
-	if !moved || len(d.sampleNodes()) > 0 || d.urgencyOf(m) < urgencies-1 || len(d.classifyPodsOf(m).Evict) == 0 {
+	moved := !d.rec.Rollback && d.rec.Request.Surge > 0 && d.rec.Ledger.Carried() > 0
+	if !moved || len(d.listSampleNodes()) > 0 || d.urgencyOf(m) < urgencies-1 || len(d.classifyPodsOf(m).Evict) == 0 {
 		return false
 	}
 	until := d.rec.LastChange().Add(d.rec.Request.BootTimeout.Duration)
@@ -26,7 +26,7 @@ func (d *decision) deferForCurrentNode(m *nodegroup.Member) bool {
 	if !coming && !slices.ContainsFunc(d.count.pending, func(m *nodegroup.Member) bool { return len(d.classifyPodsOf(m).Evict) == 0 }) {
 		return false
 	}
-	d.waitFor("a current node to be ready")
+	d.setWaiting("a current node to be ready")
 	d.requeueAt(until)
 	return true
 }
@@ -45,11 +45,11 @@ func (d *decision) chooseNextNode() *nodegroup.Member {
 	}
 	waiting := make([]schedule.Node, 0, len(candidates))
 	for _, m := range candidates {
-		waiting = append(waiting, d.describeNode(m.Name(), m))
+		waiting = append(waiting, d.scheduleNode(m.Name(), m))
 	}
 	next := d.plan.NextNode(waiting, func(yield func(schedule.Node) bool) {
 		for _, m := range d.count.pending {
-			if !yield(d.describeNode(m.Name(), m)) {
+			if !yield(d.scheduleNode(m.Name(), m)) {
 				return
 			}
 		}
@@ -62,9 +62,9 @@ func (d *decision) chooseNextNode() *nodegroup.Member {
 	return nil
 }
 
-// makePlan plans the evictions from the nodes in drain. If givenUp is not "", it names a node that is given up in this
+// planEvictions plans the evictions from the nodes in drain. If givenUp is not "", it names a node that is given up in this
 // step, and the plan finds the obstacles of its pods.
-func (d *decision) makePlan(givenUp string) *schedule.Plan {
+func (d *decision) planEvictions(givenUp string) *schedule.Plan {
 	req := &d.rec.Request
 	in := schedule.Input{
 		Now: d.w.Now, Snapshot: d.w.Snapshot, Bound: d.w.eachBoundPod(), Open: d.w.Open, Waited: d.w.Notes.BlockedSince, LastReadySince: d.w.Notes.LastReadySince,
@@ -79,7 +79,7 @@ func (d *decision) makePlan(givenUp string) *schedule.Plan {
 	in.Draining = make([]schedule.Node, 0, len(started)+1) // and a node that is started now
 	for _, name := range started {
 		if m := d.count.byName[name]; m != nil && record.IsInDrain(d.rec.Nodes[name].State) {
-			node := d.describeNode(name, m)
+			node := d.scheduleNode(name, m)
 			if name == givenUp {
 				node.Stage = schedule.Evicting
 			}
@@ -94,10 +94,10 @@ func (d *decision) budgetsToKeep() drain.Budgets {
 	if d.rec.Request.NoImplicitBudgets {
 		return d.w.Budgets
 	}
-	return d.w.Budgets.With(d.w.Workloads)
+	return d.w.Budgets.WithLastReady(d.w.Workloads)
 }
 
-func (d *decision) describeNode(name string, m *nodegroup.Member) schedule.Node {
+func (d *decision) scheduleNode(name string, m *nodegroup.Member) schedule.Node {
 	n := d.rec.Nodes[name]
 	return schedule.Node{Name: name, Leavers: d.classifyPodsOf(m).Leavers, Stage: d.stages[name], Began: n.Began, Deadline: n.Deadline}
 }
@@ -131,7 +131,7 @@ func (d *decision) addBlockedPods(plan *schedule.Plan, node string) {
 	for _, b := range plan.Blocked() {
 		if node == "" || b.Node == node {
 			b.Unready = d.whyUnready(b.Obstacle, b.Workload)
-			b.Obstacle = d.nameRefusal(b.Obstacle, b.Workload)
+			b.Obstacle = d.addRefusal(b.Obstacle, b.Workload)
 			d.addBlocked(b)
 		}
 	}
@@ -148,13 +148,13 @@ func (d *decision) whyUnready(in drain.Obstacle, w drain.Workload) string {
 	return d.unhealthy[i].String()
 }
 
-// nameRefusal adds to the obstacle of a pod that is being moved why the API server refuses the pod that will take over.
+// addRefusal adds to the obstacle of a pod that is being moved why the API server refuses the pod that will take over.
 // It requests that the controller is read for that.
-func (d *decision) nameRefusal(in drain.Obstacle, w drain.Workload) drain.Obstacle {
+func (d *decision) addRefusal(in drain.Obstacle, w drain.Workload) drain.Obstacle {
 	if r := d.w.Workloads.Named(w); in.Kind != drain.Moving || r == nil || len(r.Unready()) > 0 {
 		return in
 	}
-	d.askController(w)
+	d.requestController(w)
 	if refused := d.w.Controllers[w].Refused; refused != "" {
 		in.Detail += ", and is refused: " + refused
 	}

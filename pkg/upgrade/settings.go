@@ -84,10 +84,10 @@ func (s *Settings) checkStrategy() error {
 	asked := strategyOf(s.Strategy, false)
 	for _, name := range record.Strategies() {
 		other := strategyOf(name, false)
-		if other.claim == nil || other.name == asked.name {
+		if other.refuseOwnFlags == nil || other.name == asked.name {
 			continue
 		}
-		if err := other.claim(s); err != nil {
+		if err := other.refuseOwnFlags(s); err != nil {
 			return err
 		}
 	}
@@ -197,14 +197,14 @@ func (s Settings) resolveWidth(req record.Request, group *nodegroup.Group, size,
 		req.Window = min(req.Surge, record.MaxSurgeWindow)
 	}
 	if req.Window == 0 && outdated > 0 {
-		return record.Request{}, s.describeNoWidth(group, req.Like)
+		return record.Request{}, s.noWidthError(group, req.Like)
 	}
 	return req, nil
 }
 
-// describeNoWidth returns the error for settings that allow no node to be drained. It names the flags that the
+// noWidthError returns the error for settings that allow no node to be drained. It names the flags that the
 // user typed.
-func (s *Settings) describeNoWidth(group *nodegroup.Group, like string) error {
+func (s *Settings) noWidthError(group *nodegroup.Group, like string) error {
 	switch {
 	case s.MaxUnavailable != nil:
 		return fmt.Errorf("--max-unavailable=%s and no added node: no node may be drained: raise --max-unavailable or --max-surge", s.MaxUnavailable)
@@ -257,9 +257,9 @@ func (s Settings) resolveSurge(group *nodegroup.Group, unavailable, size, outdat
 	return min(surge, room), nil
 }
 
-// firstForOthers returns a flag that was given and that applies only to groups which this tool drives; "" for none.
+// firstNonDelegatedFlag returns a flag that was given and that applies only to groups which this tool drives; "" for none.
 // like is the model whose numbers apply anyway.
-func (s *Settings) firstForOthers(like string) string {
+func (s *Settings) firstNonDelegatedFlag(like string) string {
 	given := []struct {
 		flag string
 		is   bool

@@ -22,11 +22,11 @@ func shortLivedStrategy() strategy {
 		check: checkShortLived, resolve: resolveShortLived, describe: describeShortLived,
 		phases: []phase{
 			{
-				name: record.PhaseSetup, untouched: true, calm: true, verbs: abort,
+				name: record.PhaseSetup, beforeDrains: true, suspendsNothing: true, verbs: abort,
 				run: (*decision).setRevision,
 			},
 			{
-				name: record.PhaseExpire, calm: true, verbs: abort,
+				name: record.PhaseExpire, suspendsNothing: true, verbs: abort,
 				run: (*decision).awaitExpiry,
 			},
 		},
@@ -39,7 +39,7 @@ func shortLivedStrategy() strategy {
 func checkShortLived(s *Settings) error {
 	others := *s
 	others.Strategy, others.Current = "", nil
-	if flag := others.firstForOthers("eks"); flag != "" {
+	if flag := others.firstNonDelegatedFlag("eks"); flag != "" {
 		return fmt.Errorf("--%s: --strategy=%s drains and removes no node: remove the flag", flag, record.ShortLived)
 	}
 	if s.MaxSurge != nil || s.MaxUnavailable != nil || s.OnTimeout != "" {
@@ -51,7 +51,7 @@ func checkShortLived(s *Settings) error {
 // resolveShortLived completes the request.
 func resolveShortLived(s Settings, req record.Request, group *nodegroup.Group, _, outdated int) (record.Request, error) {
 	req.To = cmp.Or(s.To, group.Wanted.Target()) // the template may change within the week
-	return req, fitsShortLived(group, &req, outdated)
+	return req, checkGroupShortLived(group, &req, outdated)
 }
 
 // describeShortLived returns the line of a plan.
@@ -59,8 +59,8 @@ func describeShortLived(r *record.Request, _ string) string {
 	return fmt.Sprintf("%s: new nodes are current; no node is fenced, drained or removed; the nodes that are left are listed for a week", r.Strategy)
 }
 
-// fitsShortLived returns an error if the provider cannot launch nodes: nothing would replace nodes that end.
-func fitsShortLived(group *nodegroup.Group, _ *record.Request, _ int) error {
+// checkGroupShortLived returns an error if the provider cannot launch nodes: nothing would replace nodes that end.
+func checkGroupShortLived(group *nodegroup.Group, _ *record.Request, _ int) error {
 	if group.Can.Resize {
 		return nil
 	}
@@ -90,7 +90,7 @@ func (d *decision) awaitExpiry() bool {
 	case !d.w.Stay && d.hasNothingOpen() && end.Sub(d.w.Now) > longWait:
 		d.endUpgradeWith(record.Waiting, text+"; they end on their own until "+end.UTC().Format(time.RFC3339))
 	default:
-		d.waitFor("outdated nodes to end on their own, until " + end.UTC().Format(time.RFC3339))
+		d.setWaiting("outdated nodes to end on their own, until " + end.UTC().Format(time.RFC3339))
 		d.requeueAt(end)
 	}
 	return false

@@ -98,7 +98,7 @@ func TestShortLivedAborted(t *testing.T) {
 	s.look()
 	s.crash()
 	s.pass(time.Hour)
-	s.Record = s.Record.Aborting()
+	s.Record = s.Record.AsAborting()
 	if step := s.look(); step.Record.Result == "" {
 		s.pass(time.Minute)
 		if step = s.look(); step.Record.Result != record.Aborted {

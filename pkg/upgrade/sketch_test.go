@@ -171,18 +171,18 @@ func (d *driver) ask(verb record.Verb) {
 // abort runs the command abort, after the process before has stopped.
 func (d *driver) abort() {
 	d.crash()
-	d.record = d.record.Aborting()
+	d.record = d.record.AsAborting()
 }
 
 // rollBack runs the command rollback, after the process before has stopped.
 func (d *driver) rollBack() {
 	d.crash()
-	to, err := upgrade.WayBack(&d.record)
+	to, err := upgrade.RollbackTarget(&d.record)
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	d.wanted = to
-	d.record = upgrade.RollingBack(&d.record, revisionOf(to), d.cluster.Now())
+	d.record = upgrade.AsRollback(&d.record, revisionOf(to), d.cluster.Now())
 	d.req = d.record.Request
 }
 

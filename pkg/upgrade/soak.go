@@ -30,7 +30,7 @@ func (d *decision) soakFor(length time.Duration) bool {
 	if !d.w.Now.Before(s.Until) {
 		return true
 	}
-	d.waitFor(cmp.Or(d.phase.waitsFor, "the soak") + " to end at " + s.Until.UTC().Format(time.RFC3339))
+	d.setWaiting(cmp.Or(d.phase.waitsFor, "the soak") + " to end at " + s.Until.UTC().Format(time.RFC3339))
 	d.requeueAt(s.Until)
 	return false
 }
@@ -44,13 +44,13 @@ func (d *decision) isSoakExhausted() bool { return d.rec.Soak.Spent.Duration >= 
 // pauseSoak pauses the upgrade during its soak.
 func (d *decision) pauseSoak() {
 	d.rec.Soak.PauseAt(d.w.Now)
-	d.stopAsAsked()
+	d.stopForPauseRequest()
 }
 
-// leaveUpgrade ends the process if there is nothing to do for long. The same command continues when the soak is over,
+// exitDuringLongSoak ends the process if there is nothing to do for long. The same command continues when the soak is over,
 // and nothing is undone. The process stays while workloads have fewer ready pods than before, to stop the upgrade if
 // they do not recover.
-func (d *decision) leaveUpgrade() {
+func (d *decision) exitDuringLongSoak() {
 	until := d.rec.Soak.Until
 	if d.w.Stay || len(d.unhealthy) > 0 || len(d.awaited) > 0 || d.rec.Stopping != "" || until.Sub(d.w.Now) <= longWait || !d.hasNothingOpen() || !d.rec.NoneInState(record.NodeDraining, record.NodeForcing, record.NodeEmpty, record.NodeRemoving) {
 		return

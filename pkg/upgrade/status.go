@@ -18,7 +18,7 @@ import (
 func (d *decision) summarizeStatus() record.Status {
 	g := &d.w.Group
 	s := record.Status{
-		Group: g.Name, Back: d.rec.Back, Phase: d.rec.Phase, Since: d.rec.PhaseBegan,
+		Group: g.Name, Rollback: d.rec.Rollback, Phase: d.rec.Phase, Since: d.rec.PhaseBegan,
 		Total: d.rec.Total, Replaced: d.rec.Replaced, Drained: d.rec.CountDrained(), Outdated: len(d.count.pending), Owed: d.rec.Ledger.Contribution(),
 		GroupCounts: &record.GroupCounts{Ready: d.count.ready, New: d.count.Fresh, NewReady: d.count.Usable, Desired: g.Desired, Max: g.Max},
 		Zones:       formatZoneSizes(d.count.Zones), Waiting: d.waiting, Retried: d.retried,
@@ -63,7 +63,7 @@ func (d *decision) pendingStatus(m *nodegroup.Member) record.NodeStatus {
 	switch {
 	case d.rec.Run == "":
 	case d.rec.Delegation != nil:
-		return d.nodeStatus(m)
+		return d.delegatedNodeStatus(m)
 	case d.isFencedByRun(m):
 		state = record.NodeFenced
 	}
@@ -77,18 +77,18 @@ func (d *decision) startedStatus(name string) record.NodeStatus {
 		view := d.classifyPodsOf(m)
 		status.Zone, status.Pods, status.Staying = m.Zone(), view.countPodsLeft(), view.staying
 		if m.Node != nil && nodegroup.IsSilent(m.Node) && status.Pods > 0 {
-			status.Silent = describeSilent(m.Node)
+			status.Silent = describeUnreachable(m.Node)
 		}
 	}
 	return status
 }
 
-// WithoutCloud returns the status of an upgrade whose group cannot be read from its cloud, and the blocked pods. It
+// StatusWithoutCloud returns the status of an upgrade whose group cannot be read from its cloud, and the blocked pods. It
 // reads only the record and the cluster: the nodes that were started, and the obstacles of their pods. It leaves out
-// the counts and zones of the group. The view needs only the pods of Record.InFlight.
-func WithoutCloud(r *record.Record, view *drain.Snapshot, now time.Time) (record.Status, []drain.Blocked) {
+// the counts and zones of the group. The view needs only the pods of Record.InFlightUIDs.
+func StatusWithoutCloud(r *record.Record, view *drain.Snapshot, now time.Time) (record.Status, []drain.Blocked) {
 	s := record.Status{
-		Group: r.Request.Group, Back: r.Back, Phase: r.Phase, Since: r.PhaseBegan,
+		Group: r.Request.Group, Rollback: r.Rollback, Phase: r.Phase, Since: r.PhaseBegan,
 		Total: r.Total, Replaced: r.Replaced, Drained: r.CountDrained(), Outdated: r.CountUnstarted(), Owed: r.Ledger.Contribution(),
 	}
 	var blocked []drain.Blocked

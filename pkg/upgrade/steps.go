@@ -19,11 +19,11 @@ func (d *decision) setUpGroup() bool {
 	if !d.rebuildLedger() {
 		return false
 	}
-	reclaimed := !d.rec.Back || d.keepCurrentNodes()
+	reclaimed := !d.rec.Rollback || d.unfenceCurrentNodes()
 	if !d.setRevision() || !d.suspendProcesses() || !reclaimed {
 		return false
 	}
-	return !d.rec.Back || d.carryOverSurge()
+	return !d.rec.Rollback || d.carryOverSurge()
 }
 
 // setRevision points the group at the wanted revision and reports whether it is. Otherwise every new node would be
@@ -34,9 +34,9 @@ func (d *decision) setRevision() bool {
 	if wanted.ID == d.w.Group.Pointed.ID {
 		return true
 	}
-	d.askCloudOften("the group to take revision " + wanted.Name)
-	if !d.rec.HasSet(d.w.Group.Pointed.ID) {
-		d.rec.OriginallyPointed(d.w.Group.Pointed) // a user may have pointed it there during the upgrade
+	d.pollCloudSoon("the group to take revision " + wanted.Name)
+	if !d.rec.HasSetRevision(d.w.Group.Pointed.ID) {
+		d.rec.SetOriginalRevision(d.w.Group.Pointed) // a user may have pointed it there during the upgrade
 	}
 	if !slices.Contains(d.rec.SetTo, wanted.ID) {
 		d.rec.SetTo = append(slices.Clone(d.rec.SetTo), wanted.ID)
@@ -52,14 +52,14 @@ func (d *decision) scaleUpGroup() bool {
 
 // addSurge adds the surge and reports whether all new nodes are usable.
 func (d *decision) addSurge() bool {
-	d.passTurn()
-	if !d.setRevision() || !d.suspendProcesses() || !d.keepSurvivingSurge() || !d.applyDecision(d.bookKeeper().RaiseMaximum()) {
+	d.assignTurn()
+	if !d.setRevision() || !d.suspendProcesses() || !d.cancelSurgeReturn() || !d.applyDecision(d.bookKeeper().RaiseMaximum()) {
 		return false
 	}
 	d.applyDecision(d.bookKeeper().KeepSurgeLaunched())
 	surge := d.rec.Ledger.SurgeWanted(d.count.Left)
 	if surge > 0 && !d.bookKeeper().IsSurgeUsable(surge) && !d.isSurgeLaunched(surge) {
-		d.askCloudOften(describeNew(surge, min(surge, d.count.Usable)) + d.describeShortage())
+		d.pollCloudSoon(describeNew(surge, min(surge, d.count.Usable)) + d.describeUnusableNewNode())
 		since := d.rec.LastChange()
 		deadline := since.Add(d.rec.Request.BootTimeout.Duration)
 		if d.rec.Ledger.OpenLaunches() > 0 && d.count.Usable >= surge {
@@ -84,7 +84,7 @@ func describeNew(surge, ready int) string {
 
 // isSurgeLaunched reports whether all new nodes exist, for groups that do not wait until new nodes are usable.
 func (d *decision) isSurgeLaunched(surge int) bool {
-	return d.launchesAhead() && d.rec.Ledger.OpenLaunches() == 0 && d.count.Fresh >= surge
+	return d.skipsSurgeWait() && d.rec.Ledger.OpenLaunches() == 0 && d.count.Fresh >= surge
 }
 
 // continueDrains fences the outdated nodes, advances each node that was started, and plans which pods are evicted.
@@ -95,7 +95,7 @@ func (d *decision) continueDrains() {
 			d.advanceNode(name)
 		}
 	}
-	d.plan = d.makePlan("")
+	d.plan = d.planEvictions("")
 }
 
 // awaitReplaced waits until no outdated node is left except quarantined ones, and until the replacements of the
@@ -110,14 +110,14 @@ func (d *decision) awaitReplaced() (over bool) {
 		whole, ready := d.awaitWorkloads(), d.awaitDaemons()
 		return whole && ready
 	}
-	d.waitForReplacement()
+	d.awaitReplacement()
 	return false
 }
 
 // scaleDownGroup lowers the maximum again, resumes suspended processes, and gives the nodes back to autoscalers (EKS
 // E60, E61).
 func (d *decision) scaleDownGroup() bool {
-	freed := d.releaseHeldNodes()
+	freed := d.releaseAllHolds()
 	return d.lowerMaximum() && d.resumeProcesses() && freed && !d.renewing
 }
 
@@ -125,7 +125,7 @@ func (d *decision) scaleDownGroup() bool {
 func (d *decision) concludeUpgrade() {
 	if !d.awaitWorkloads() {
 		if d.w.Group.Can.Resize && (d.rec.Ledger.PendingLaunches() > 0 || d.countUnavailable() > 0) {
-			d.waitForReplacement() // they may need a node that was lost during the upgrade
+			d.awaitReplacement() // they may need a node that was lost during the upgrade
 		}
 		return
 	}
@@ -133,7 +133,7 @@ func (d *decision) concludeUpgrade() {
 	if !d.rec.NoneInState(record.NodeQuarantined) {
 		d.rec.Result = record.LeftBehind
 	}
-	d.rec.Message = joinNotes(describeRollback(&d.rec), d.rec.Ledger.DescribeSurplus(d.w.Group.Desired-d.rec.Sizes.Desired), d.rec.Ledger.DescribeMaximum(d.w.Group.Desired), d.describeSuspended(), d.describeOrphans(), d.describeReturned(), d.describeVanished(), d.describeOverdue(), DescribeStandby(d.w.Members))
+	d.rec.Message = joinNotes(describeRollback(&d.rec), d.rec.Ledger.DescribeSurplus(d.w.Group.Desired-d.rec.Sizes.Desired), d.rec.Ledger.DescribeMaximum(d.w.Group.Desired), d.describeSuspended(), d.describeOrphans(), d.describeReturnedPods(), d.describeVanished(), d.describeOverdue(), DescribeStandby(d.w.Members))
 	d.rec.Ended, d.finished = d.w.Now, true
 }
 
@@ -154,9 +154,9 @@ func (d *decision) describeOrphans() string {
 	return "Node objects of drained nodes whose instance is gone still exist: " + shell.Command("kubectl delete", append([]string{"node"}, orphans...)...)
 }
 
-// describeReturned returns which pods are on drained nodes again; "" for none. They tolerate the fence, and will end
+// describeReturnedPods returns which pods are on drained nodes again; "" for none. They tolerate the fence, and will end
 // with the machines.
-func (d *decision) describeReturned() string {
+func (d *decision) describeReturnedPods() string {
 	var pods []*corev1.Pod
 	for _, name := range d.rec.StartedNames() {
 		if m := d.count.byName[name]; m != nil && d.rec.Nodes[name].State == record.NodeDrained {
@@ -180,12 +180,12 @@ func (d *decision) pauseWhenIdle() {
 	})
 	switch {
 	case started == 1:
-		d.waitFor("pausing: 1 node is finished first")
+		d.setWaiting("pausing: 1 node is finished first")
 	case started > 1:
-		d.waitFor(fmt.Sprintf("pausing: %d nodes are finished first", started))
+		d.setWaiting(fmt.Sprintf("pausing: %d nodes are finished first", started))
 	case d.rec.Ledger.PendingLaunches() > 0:
-		d.waitForReplacement()
-		d.waitFor("pausing: a replacement is launched first")
+		d.awaitReplacement()
+		d.setWaiting("pausing: a replacement is launched first")
 	default:
 		d.pauseUpgrade()
 	}

@@ -17,17 +17,17 @@ import (
 // nodes stay as they are, and the same command continues with them.
 func (d *decision) bringToRest() {
 	freed := d.releaseHolds(func(m *nodegroup.Member) bool {
-		return d.rec.IsNotEnding(m) || !d.isFencedByRun(m) // a user may have made a started node schedulable
+		return d.rec.HasNoNodeRecord(m) || !d.isFencedByRun(m) // a user may have made a started node schedulable
 	})
 	rested := d.unfenceUnstarted() && freed
-	rested = d.returnRoom() && rested
+	rested = d.returnSurgeAndMaximum() && rested
 	rested = d.resumeProcesses() && rested
 	if rested {
 		d.leftOut = append(d.leftOut, d.w.listRefused()...) // an answer may arrive after the stop began
 		d.rec.Result, d.rec.Ended = d.rec.Stopping, d.w.Now
 		kept := ""
 		if d.returnsSurge() {
-			kept = d.describeKeptNodes()
+			kept = d.describeSizeLeft()
 		}
 		d.rec.Message = joinNotes(d.rec.Message, d.describeRefused(d.rec.Message), kept, d.describeSuspended(), d.describeOverdue())
 		d.finished = true
@@ -36,12 +36,12 @@ func (d *decision) bringToRest() {
 
 // returnsSurge reports whether the stop gives back the added nodes, because no old node was touched yet.
 func (d *decision) returnsSurge() bool {
-	return d.rec.Stopping == record.NodeCreationFailure && d.phase.untouched
+	return d.rec.Stopping == record.NodeCreationFailure && d.phase.beforeDrains
 }
 
-// returnRoom gives back the added nodes and the raise of the maximum, if no old node was touched yet. It reports
+// returnSurgeAndMaximum gives back the added nodes and the raise of the maximum, if no old node was touched yet. It reports
 // whether that is done.
-func (d *decision) returnRoom() bool {
+func (d *decision) returnSurgeAndMaximum() bool {
 	switch {
 	case d.returnsSurge():
 		return d.returnSurge() && d.lowerMaximum()
@@ -55,11 +55,11 @@ func (d *decision) returnRoom() bool {
 // unfenceUnstarted removes the fence from the nodes that were never started, unless the user asked to keep it. It also
 // removes the rest of the fence from nodes that a user made schedulable, so that the same command can fence them again.
 func (d *decision) unfenceUnstarted() bool {
-	renewed := d.releaseNodes()
+	renewed := d.unfenceRenewed()
 	return renewed && d.removeFences(func(m *nodegroup.Member) bool {
-		_, started := d.rec.FindStarted(m)
+		_, started := d.rec.StartedRecord(m)
 		if !m.Outdated {
-			return d.rec.Back && !started // the rollback would have unfenced it
+			return d.rec.Rollback && !started // the rollback would have unfenced it
 		}
 		return (!started && !d.rec.Request.KeepFence) || d.rec.WasUncordoned(m.Node)
 	})
@@ -72,12 +72,12 @@ func (d *decision) undoUpgrade() {
 	if d.rec.Message == "" {
 		d.rec.Message = "being aborted" // it is on record before anything is undone
 	}
-	d.waitFor("the changes of the upgrade to be undone")
-	d.giveDrainedBack()
+	d.setWaiting("the changes of the upgrade to be undone")
+	d.unbookDrained()
 	// Nodes are given back first: a node that is kept after all is unfenced with the others.
 	shrunk := !d.w.Stop && d.launchMissing() && d.returnSurge() && d.lowerMaximum() && d.restoreRevision()
-	freed := d.releaseHeldNodes()
-	unfenced := d.removeFences(d.rec.IsNotEnding) && freed
+	freed := d.releaseAllHolds()
+	unfenced := d.removeFences(d.rec.HasNoNodeRecord) && freed
 	rested := d.resumeProcesses() && unfenced
 	switch {
 	case !d.w.Stop:
@@ -89,9 +89,9 @@ func (d *decision) undoUpgrade() {
 	}
 }
 
-// giveDrainedBack forgets the drained nodes that still exist: an abort unfences them, so they do not count as replaced.
+// unbookDrained forgets the drained nodes that still exist: an abort unfences them, so they do not count as replaced.
 // A drained node that is gone, or current by now, was replaced.
-func (d *decision) giveDrainedBack() {
+func (d *decision) unbookDrained() {
 	for _, name := range d.rec.StartedNames() {
 		n := d.rec.Nodes[name]
 		if n.State != record.NodeDrained {
@@ -110,7 +110,7 @@ func (d *decision) giveDrainedBack() {
 // for a reading of the group that shows all changes that the upgrade made before.
 func (d *decision) concludeUndo(done bool) {
 	if g := &d.w.Group; g.Can.ListInstances && (!g.IsFreshAfter(d.rec.PhaseBegan) || !g.IsFreshAfter(d.rec.Ledger.Changed())) {
-		d.askCloudOften("")
+		d.pollCloudSoon("")
 		return
 	}
 	if d.rec.Ledger.Contribution() < 0 { // the ledger does not repeat a launch that was refused
@@ -119,10 +119,10 @@ func (d *decision) concludeUndo(done bool) {
 	refused := d.describeRefused("")
 	switch {
 	case refused != "" && (done || d.hasNothingOpen()):
-		left := joinNotes(refused, d.describeKeptNodes(), d.describeSuspended())
+		left := joinNotes(refused, d.describeSizeLeft(), d.describeSuspended())
 		d.endUpgradeWith(record.Failed, fmt.Sprintf("%s: fix that, and run %s to continue", left, nodegroup.Command("abort", d.w.Group.Name)))
 	case done:
-		d.endUpgradeWith(record.Aborted, joinNotes(d.describeKeptNodes(), d.rec.Ledger.DescribeMaximum(d.w.Group.Desired), d.describeSuspended(), d.describeOverdue()))
+		d.endUpgradeWith(record.Aborted, joinNotes(d.describeSizeLeft(), d.rec.Ledger.DescribeMaximum(d.w.Group.Desired), d.describeSuspended(), d.describeOverdue()))
 	}
 }
 
@@ -139,10 +139,10 @@ func (d *decision) launchMissing() bool {
 // pointed it. Otherwise a user pointed it elsewhere.
 func (d *decision) restoreRevision() bool {
 	to, pointed := d.rec.OriginalRevision(), d.w.Group.Pointed.ID
-	if pointed == to.ID || !d.rec.HasSet(pointed) {
+	if pointed == to.ID || !d.rec.HasSetRevision(pointed) {
 		return true
 	}
-	d.askCloudOften("")
+	d.pollCloudSoon("")
 	action := nodegroup.SetRevision{To: to, Token: ledger.Token(d.rec.Run, "revision-"+to.ID, 1), Recorded: true}
 	d.addAction(action)
 	return d.isRefused(action)
@@ -168,7 +168,7 @@ func (d *decision) describeRefused(told string) string {
 			continue
 		}
 		kind, _, _ := strings.Cut(a.Key(), "/")
-		note := strings.ReplaceAll(d.noteOf(a), subjectOf(a), "") // a server may name the node
+		note := strings.ReplaceAll(d.lastAnswerTo(a), subjectOf(a), "") // a server may name the node
 		i := slices.IndexFunc(all, func(r refusals) bool { return r.kind == kind && r.note == note })
 		if i < 0 {
 			i, all = len(all), append(all, refusals{kind: kind, note: note})
@@ -185,13 +185,13 @@ func (d *decision) describeRefused(told string) string {
 			}
 			text += " (also " + abbreviateTo(mostRefused, names) + ")"
 		}
-		texts = append(texts, text+": "+d.noteOf(r.actions[0]))
+		texts = append(texts, text+": "+d.lastAnswerTo(r.actions[0]))
 	}
 	return joinFirst(texts)
 }
 
-// noteOf returns the last answer to the action, from the notes if the process no longer has the attempt.
-func (d *decision) noteOf(a nodegroup.Action) string {
+// lastAnswerTo returns the last answer to the action, from the notes if the process no longer has the attempt.
+func (d *decision) lastAnswerTo(a nodegroup.Action) string {
 	attempt := d.lastAttempt(a)
 	return cmp.Or(attempt.Detail, d.w.Notes.Retries[a.Key()].describe(attempt))
 }
@@ -224,14 +224,14 @@ func DescribeFenced(members []nodegroup.Member, run string) string {
 	return "still fenced: " + abbreviateNames(fenced)
 }
 
-// describeKeptNodes returns by how much the group's size stays changed, and why; "" if it is unchanged.
-func (d *decision) describeKeptNodes() string {
+// describeSizeLeft returns by how much the group's size stays changed, and why; "" if it is unchanged.
+func (d *decision) describeSizeLeft() string {
 	owed := d.rec.Ledger.Contribution()
 	if owed < 0 {
 		return ledger.DescribeSize(owed) + ": launching them was refused"
 	}
 	kept := 0 // new nodes that should have been terminated
-	for _, n := range d.rec.OpenShrinks(false) {
+	for _, n := range d.rec.CountShrinks(false) {
 		kept += n
 	}
 	if owed = min(owed+kept, d.w.Group.Desired-d.rec.Sizes.Desired); owed <= 0 {

@@ -17,7 +17,7 @@ type strategy struct {
 	name record.Strategy
 	// check returns an error for settings that make no sense with the strategy. claim returns an error for flags that
 	// only this strategy takes, if they were typed with another strategy. Both are nil where there is nothing to check.
-	check, claim func(*Settings) error
+	check, refuseOwnFlags func(*Settings) error
 	// resolve completes the request for a group of the given size and number of outdated nodes. If it is nil, the
 	// request is completed as for a surge.
 	resolve func(s Settings, r record.Request, group *nodegroup.Group, size, outdated int) (record.Request, error)
@@ -37,45 +37,45 @@ type phase struct {
 	// run makes the next step and reports whether the phase is complete.
 	run func(*decision) bool
 	// emptied decides about a node that is empty and settled. late decides about a node whose drain timeout is over.
-	emptied func(*decision, string, record.NodeRecord, *nodegroup.Member)
-	late    func(*decision, string, record.NodeRecord)
+	onEmpty   func(*decision, string, record.NodeRecord, *nodegroup.Member)
+	onTimeout func(*decision, string, record.NodeRecord)
 	// untouched is true if no outdated node is drained before the phase's end. A pause takes effect at once, and the
 	// added nodes are given back if creating nodes fails.
-	untouched bool
+	beforeDrains bool
 	// watched is true if the upgrade stops when another process changes the group's maximum or the protection of its
 	// instances during the phase.
-	watched bool
+	stopsOnGroupChange bool
 	// stays is true if a stop changes nothing: outdated nodes are kept beside the new ones.
-	stays bool
+	keepsAllOnStop bool
 	// quiet is true if the phase also suspends the processes that scale the group by themselves, because half of the
 	// group is idle for long.
-	quiet bool
+	suspendsScaling bool
 	// calm is true if the phase suspends no process of the group, because no node is touched.
-	calm bool
+	suspendsNothing bool
 	// mostGrace is the longest grace period that pods are deleted with; 0 keeps each pod's own.
 	mostGrace time.Duration
-	// capsLeaving applies mostGrace to evicted pods, too.
-	capsLeaving bool
-	// waitsUntil describes what the upgrade does in a long wait of the phase, such as "it soaks". looksIn is true if a
+	// capsEvictedGrace applies mostGrace to evicted pods, too.
+	capsEvictedGrace bool
+	// waitsUntil describes what the upgrade does in a long wait of the phase, such as "it soaks". hasWorkInWait is true if a
 	// process that resumes the upgrade during the wait has work to do.
-	waitsUntil string
-	looksIn    bool
+	waitsUntil    string
+	hasWorkInWait bool
 	// held selects the nodes that autoscalers must not remove in the phase.
 	held holding
-	// givesBack is true if the phase gives back the added nodes. If the target moves, the upgrade begins again.
-	givesBack bool
+	// givesBackSurge is true if the phase gives back the added nodes. If the target moves, the upgrade begins again.
+	givesBackSurge bool
 	// waitsFor is what keeps the next node from being started. If it is "", the step shows what it waits for.
 	waitsFor string
 	// verbs are the verbs that a user may ask for in the phase.
 	verbs []record.Verb
 }
 
-// listProcesses returns the processes of the group that the phase suspends.
-func (p phase) listProcesses(group *nodegroup.Group) []string {
+// processesToSuspend returns the processes of the group that the phase suspends.
+func (p phase) processesToSuspend(group *nodegroup.Group) []string {
 	switch {
-	case p.calm:
+	case p.suspendsNothing:
 		return nil
-	case p.quiet:
+	case p.suspendsScaling:
 		return slices.Concat(group.Quiesce, group.Scaling)
 	}
 	return group.Quiesce
@@ -128,9 +128,9 @@ func (s strategy) findPhase(name record.Phase) phase {
 	return phase{}
 }
 
-// ListProcesses returns the processes of the group that the strategy suspends.
-func ListProcesses(s record.Strategy, group *nodegroup.Group) []string {
-	return strategyOf(s, false).phases[0].listProcesses(group)
+// ProcessesToSuspend returns the processes of the group that the strategy suspends.
+func ProcessesToSuspend(s record.Strategy, group *nodegroup.Group) []string {
+	return strategyOf(s, false).phases[0].processesToSuspend(group)
 }
 
 // Phases returns the phases of a strategy in their order, PhaseDone last.
@@ -148,17 +148,17 @@ func WaitsFor(r *record.Record) string { return phaseOf(r).waitsFor }
 
 // IsWaiting reports whether the upgrade has nothing to do before the end of its long wait.
 func IsWaiting(r *record.Record, now time.Time) bool {
-	return r.Result == record.Waiting && now.Before(r.Soak.Until) && !phaseOf(r).looksIn
+	return r.Result == record.Waiting && now.Before(r.Soak.Until) && !phaseOf(r).hasWorkInWait
 }
 
 // phaseOf returns the record's phase.
 func phaseOf(r *record.Record) phase {
-	return strategyOf(r.Request.Strategy, r.Back).findPhase(r.Phase)
+	return strategyOf(r.Request.Strategy, r.Rollback).findPhase(r.Phase)
 }
 
 // CheckOffered returns an error with the reason if no phase of the upgrade's strategy allows the verb.
 func CheckOffered(r *record.Record, verb record.Verb) error {
-	s := strategyOf(r.Request.Strategy, r.Back)
+	s := strategyOf(r.Request.Strategy, r.Rollback)
 	switch reason := nodegroup.InfoOf(r.Provider).Manager.WhyUnsupported(string(verb)); {
 	case slices.ContainsFunc(s.phases, func(p phase) bool { return allowsIn(r, p, verb) }):
 		return nil
@@ -187,8 +187,8 @@ func allowsIn(r *record.Record, p phase, verb record.Verb) bool {
 	return slices.Contains(p.verbs, verb) || verb == record.VerbPause && r.Delegation != nil && r.Delegation.Cancels
 }
 
-// findAllowed returns the verb that a user asked for, or "" if the upgrade does not allow it in its phase.
-func findAllowed(r *record.Record, asked record.Asked) record.Verb {
+// allowedVerb returns the verb that a user asked for, or "" if the upgrade does not allow it in its phase.
+func allowedVerb(r *record.Record, asked record.Asked) record.Verb {
 	if asked.Run == "" || asked.Run != r.Run || Allows(r, asked.Verb) != nil {
 		return ""
 	}

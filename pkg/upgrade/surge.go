@@ -16,19 +16,19 @@ func surgeStrategy() strategy {
 		begin: (*decision).beginSurge,
 		phases: []phase{
 			{
-				name: record.PhaseSetup, untouched: true, waitsFor: "new nodes", verbs: verbs,
+				name: record.PhaseSetup, beforeDrains: true, waitsFor: "new nodes", verbs: verbs,
 				run: (*decision).setUpGroup,
 			},
 			{
-				name: record.PhaseScaleUp, untouched: true, watched: true, held: newHeld, waitsFor: "new nodes", verbs: verbs,
+				name: record.PhaseScaleUp, beforeDrains: true, stopsOnGroupChange: true, held: newHeld, waitsFor: "new nodes", verbs: verbs,
 				run: (*decision).scaleUpGroup,
 			},
 			{
-				name: record.PhaseUpgrade, watched: true, held: newHeld, verbs: verbs,
-				run: (*decision).replaceNodes, emptied: (*decision).terminateNode, late: (*decision).giveUpNode,
+				name: record.PhaseUpgrade, stopsOnGroupChange: true, held: newHeld, verbs: verbs,
+				run: (*decision).replaceNodes, onEmpty: (*decision).terminateNode, onTimeout: (*decision).giveUpNode,
 			},
 			{
-				name: record.PhaseScaleDown, givesBack: true, verbs: verbs,
+				name: record.PhaseScaleDown, givesBackSurge: true, verbs: verbs,
 				run: (*decision).scaleDownGroup,
 			},
 		},
@@ -86,7 +86,7 @@ func formatLimit(d time.Duration) string {
 
 // beginSurge distributes the surge among the zones.
 func (d *decision) beginSurge() {
-	d.rec.Ledger.DealSurge(d.w.Request.Surge, d.count.Left)
+	d.rec.Ledger.AssignSurge(d.w.Request.Surge, d.count.Left)
 }
 
 // replaceNodes advances the started nodes and starts more, until no outdated node is left except quarantined ones.
@@ -96,7 +96,7 @@ func (d *decision) replaceNodes() bool {
 	}
 	d.continueDrains()
 	if d.rec.Stopping == "" {
-		d.passTurn()
+		d.assignTurn()
 		d.applyDecision(d.bookKeeper().KeepSurgeLaunched())
 		d.startMoreNodes()
 		d.pauseWhenIdle()

@@ -15,7 +15,7 @@ import (
 // remain in the ledger.
 func (d *decision) returnSurge() bool {
 	if l := &d.rec.Ledger; l.ConfirmedSurge() > 0 && !d.w.Group.IsFreshAfter(l.Changed()) {
-		d.askCloudOften("")
+		d.pollCloudSoon("")
 		return false // the reading may be too old to show them all
 	}
 	needed := false
@@ -25,7 +25,7 @@ func (d *decision) returnSurge() bool {
 			continue
 		case d.claimReplacement(m):
 			needed = true
-			d.askCloudOften("")
+			d.pollCloudSoon("")
 			continue
 		}
 		zone := d.rec.Ledger.ZoneOf(m.Zone())
@@ -34,10 +34,10 @@ func (d *decision) returnSurge() bool {
 			n.UID = m.Node.UID
 		}
 		d.rec.Ledger.BookReturn(zone, d.w.Now)
-		d.startRecord(m, n)
+		d.addNodeRecord(m, n)
 	}
 	given := d.rec.Ledger.ConfirmedSurge()
-	if d.driveReturns(); d.rec.Ledger.ConfirmedSurge() > given {
+	if d.followReturns(); d.rec.Ledger.ConfirmedSurge() > given {
 		d.requeueNow() // a node that was taken back may be owed now
 		return false
 	}
@@ -47,7 +47,7 @@ func (d *decision) returnSurge() bool {
 // isSurplusNode reports whether a new node should be given back: it is idle, and its zone and the group have more nodes
 // than before.
 func (d *decision) isSurplusNode(m *nodegroup.Member) bool {
-	if _, returning := d.rec.FindStarted(m); returning || m.Instance.ID == "" || carriesPods(m) || !d.bookKeeper().CanShrinkGroup() {
+	if _, returning := d.rec.StartedRecord(m); returning || m.Instance.ID == "" || carriesPods(m) || !d.bookKeeper().CanShrinkGroup() {
 		return false
 	}
 	return d.rec.Ledger.OwesNode(d.rec.Ledger.ZoneOf(m.Zone()))
@@ -70,24 +70,24 @@ func (d *decision) claimReplacement(m *nodegroup.Member) (needed bool) {
 // addedMembers returns the new nodes. It returns none while they cannot be told apart: after the target moved, or while
 // a rollback has not carried over the ledger yet.
 func (d *decision) addedMembers() []*nodegroup.Member {
-	if d.w.Group.Wanted.ID != d.rec.Target.ID || (d.rec.Back && d.rec.Phase == record.PhaseSetup) {
+	if d.w.Group.Wanted.ID != d.rec.Target.ID || (d.rec.Rollback && d.rec.Phase == record.PhaseSetup) {
 		return nil
 	}
 	return d.rec.NewMembers(d.w.Members)
 }
 
-func (d *decision) driveReturns() {
+func (d *decision) followReturns() {
 	for _, name := range slices.Sorted(maps.Keys(d.rec.Nodes)) {
 		if d.rec.Nodes[name].IsGivenBack() {
-			d.driveReturn(name)
+			d.followReturn(name)
 		}
 	}
 }
 
-// driveReturn follows the termination of a node that is given back. Such a node does not count as replaced. The node is
+// followReturn follows the termination of a node that is given back. Such a node does not count as replaced. The node is
 // kept if the group still has it and any of these holds: it carries pods by now, the upgrade continues, or it is not a
 // new node. In the last case an upgrade that is being undone decided the termination.
-func (d *decision) driveReturn(name string) {
+func (d *decision) followReturn(name string) {
 	m := d.count.byName[name]
 	n := d.rec.Nodes[name]
 	attempt := d.lastAttempt(nodegroup.Terminate{Instance: n.Instance})
@@ -95,20 +95,20 @@ func (d *decision) driveReturn(name string) {
 		d.forgetReturn(name, n, attempt)
 		return
 	}
-	if !n.IsMachineOf(m) {
-		d.keepInstance(name, n)
+	if !n.MatchesMachineOf(m) {
+		d.undoTermination(name, n)
 		return
 	}
-	unwanted := d.rec.Stopping != "" && !m.Outdated && !carriesPods(m) && !refusedToShrink(n, attempt)
+	unwanted := d.rec.Stopping != "" && !m.Outdated && !carriesPods(m) && !wasShrinkRefused(n, attempt)
 	switch {
 	case d.rec.Stopping != "" && m.Instance.State != nodegroup.InstanceLeaving && d.isRefused(nodegroup.Terminate{Instance: n.Instance}):
 		d.addAction(nodegroup.Terminate{Instance: n.Instance, Node: name, Shrink: n.Shrink}) // adds it to the refused actions that the report names
-	case unwanted || attempt.InFlight || isOnItsWayOut(n, attempt, m):
+	case unwanted || attempt.InFlight || isMachineEnding(n, attempt, m):
 		d.followTermination(name, n, m)
-	case d.terminationFailed(n, attempt, m):
-		d.keepInstance(name, n)
+	case d.hasTerminationFailed(n, attempt, m):
+		d.undoTermination(name, n)
 	default:
-		d.askCloudOften("") // later readings show whether the request was sent
+		d.pollCloudSoon("") // later readings show whether the request was sent
 		d.outstanding = true
 	}
 }
@@ -117,29 +117,29 @@ func (d *decision) driveReturn(name string) {
 func (d *decision) forgetReturn(name string, n record.NodeRecord, attempt nodegroup.Attempt) {
 	switch {
 	case !n.Landed && attempt.Outcome != nodegroup.OutcomeDone && !d.w.Group.IsFreshAfter(n.Terminated):
-		d.askCloudOften("") // a reading from before the node existed does not show it either
+		d.pollCloudSoon("") // a reading from before the node existed does not show it either
 		d.outstanding = true
 	case d.resolveTerminator(n):
 		delete(d.rec.Nodes, name)
 	}
 }
 
-// terminationFailed reports whether the termination of a node that is given back certainly did not happen. The reading
+// hasTerminationFailed reports whether the termination of a node that is given back certainly did not happen. The reading
 // must be newer than the last time at which any process can have sent the request.
-func (d *decision) terminationFailed(n record.NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
-	if (attempt.Outcome == nodegroup.OutcomeLater && n.Shrink) || refusedToShrink(n, attempt) {
+func (d *decision) hasTerminationFailed(n record.NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
+	if (attempt.Outcome == nodegroup.OutcomeLater && n.Shrink) || wasShrinkRefused(n, attempt) {
 		return true
 	}
 	asked := n.Terminated
-	if undoing := d.rec.Back || d.rec.Stopping == record.Aborted; undoing && d.rec.PhaseBegan.After(asked) {
+	if undoing := d.rec.Rollback || d.rec.Stopping == record.Aborted; undoing && d.rec.PhaseBegan.After(asked) {
 		asked = d.rec.PhaseBegan // the upgrade that is undone may have sent it until then
 	}
 	return d.isStillInService(attempt, m, asked)
 }
 
-// keepInstance forgets the termination of a node that still exists. A drained node must be replaced again, and may lack
+// undoTermination forgets the termination of a node that still exists. A drained node must be replaced again, and may lack
 // the fence. The next step handles both.
-func (d *decision) keepInstance(name string, n record.NodeRecord) {
+func (d *decision) undoTermination(name string, n record.NodeRecord) {
 	d.undoShrink(n)
 	if !n.Added {
 		d.rec.Ledger.UnbookRemoval(n.Zone, n.Earlier)
@@ -148,13 +148,13 @@ func (d *decision) keepInstance(name string, n record.NodeRecord) {
 	delete(d.rec.Nodes, name)
 }
 
-// keepSurvivingSurge keeps new nodes that a stop was giving back and that still exist. It reports whether the outcome
+// cancelSurgeReturn keeps new nodes that a stop was giving back and that still exist. It reports whether the outcome
 // is known for all of them.
-func (d *decision) keepSurvivingSurge() bool {
-	d.driveReturns()
+func (d *decision) cancelSurgeReturn() bool {
+	d.followReturns()
 	for _, n := range d.rec.Nodes {
 		if n.IsGivenBack() && !n.Landed {
-			d.askCloudOften("")
+			d.pollCloudSoon("")
 			return false
 		}
 	}

@@ -111,16 +111,16 @@ func (d *decision) deferForBalancers(name string, n record.NodeRecord, m *nodegr
 		return false // nothing is known about load balancers: only the label and the settle time protect connections
 	}
 	if !isStartWritten(n, m) { // the request that excludes the node from load balancers has its own limit
-		d.waitFor("node " + name + " to be labelled, so that load balancers remove it")
+		d.setWaiting("node " + name + " to be labelled, so that load balancers remove it")
 		return true
 	}
-	if !d.w.Targets.Observed.After(d.sinceExcluded(name, m, n.EmptyAt)) {
+	if !d.w.Targets.Observed.After(d.excludedSince(name, m, n.EmptyAt)) {
 		d.awaitBalancerReading()
 		return true
 	}
 	until, reason := d.findLastTarget(name, n, m)
 	if d.w.Now.Before(until) {
-		d.waitFor(reason)
+		d.setWaiting(reason)
 		d.pollTargetsEvery(pollInterval)
 		d.requeueAt(until)
 		return true
@@ -136,7 +136,7 @@ func (d *decision) awaitBalancerReading() {
 		since = d.w.Now
 	}
 	d.notes.UnreadSince = since
-	d.waitFor("load balancers to be read")
+	d.setWaiting("load balancers to be read")
 	limit := since.Add(d.rec.Request.BootTimeout.Duration)
 	if !d.w.Now.Before(limit) {
 		d.stopUpgradeWith(record.Failed, fmt.Sprintf("reading load balancers: they have not been read for %s, and may send requests to drained nodes: fix the error that the progress lines show, and run the command again", d.rec.Request.BootTimeout))
@@ -152,7 +152,7 @@ func (d *decision) awaitBalancerReading() {
 func (d *decision) deferForOverdue(name string, n record.NodeRecord, m *nodegroup.Member) (deferred bool) {
 	var overdue string
 	for _, target := range d.listTargetsOf(name, m) {
-		if end := d.endOfTarget(name, n, m, target); !end.IsZero() {
+		if end := d.targetDeadline(name, n, m, target); !end.IsZero() {
 			overdue = fmt.Sprintf("target group %s still has target %s of node %s, which should have been removed at %s",
 				target.Group.Name, target.ID, name, end.UTC().Format(time.TimeOnly))
 		}
@@ -161,22 +161,22 @@ func (d *decision) deferForOverdue(name string, n record.NodeRecord, m *nodegrou
 		return false
 	}
 	d.addBlocked(drain.Blocked{Node: name, Obstacle: drain.Obstacle{Kind: drain.TargetStays, Detail: overdue}})
-	d.waitFor(overdue)
+	d.setWaiting(overdue)
 	d.pollTargetsEvery(pollInterval)
 	switch {
-	case !d.chargeTime(name):
+	case !d.countDrainTime(name):
 		return true
 	case d.rec.Request.OnTimeout == record.Force:
 		return false
 	}
-	d.phase.late(d, name, n)
+	d.phase.onTimeout(d, name, n)
 	return true
 }
 
-// sinceExcluded returns the later of two times: the given one, and the time since which this process has seen the node
+// excludedSince returns the later of two times: the given one, and the time since which this process has seen the node
 // carry the label that excludes it from load balancers. A new process has seen no label before it began. A node that a
 // user made schedulable was added to load balancers again. It has no label until its drain is started again.
-func (d *decision) sinceExcluded(name string, m *nodegroup.Member, since time.Time) time.Time {
+func (d *decision) excludedSince(name string, m *nodegroup.Member, since time.Time) time.Time {
 	excluded, labeled := d.notes.ExcludedSince[name]
 	switch {
 	case !labeled && m.Node != nil:
@@ -192,7 +192,7 @@ func (d *decision) sinceExcluded(name string, m *nodegroup.Member, since time.Ti
 // returns zero if the upgrade waits for no target.
 func (d *decision) findLastTarget(name string, n record.NodeRecord, m *nodegroup.Member) (until time.Time, reason string) {
 	for _, target := range d.listTargetsOf(name, m) {
-		end := d.endOfTarget(name, n, m, target)
+		end := d.targetDeadline(name, n, m, target)
 		if !end.After(until) {
 			continue
 		}
@@ -206,10 +206,10 @@ func (d *decision) findLastTarget(name string, n record.NodeRecord, m *nodegroup
 	return until, reason
 }
 
-// endOfTarget returns until when the upgrade waits for a target: its group's delay, counted from when the target was
+// targetDeadline returns until when the upgrade waits for a target: its group's delay, counted from when the target was
 // seen draining or, before that, from when it could be taken out. It returns zero for a target that the provider takes
 // out only when the machine is terminated.
-func (d *decision) endOfTarget(name string, n record.NodeRecord, m *nodegroup.Member, target *nodegroup.Target) time.Time {
+func (d *decision) targetDeadline(name string, n record.NodeRecord, m *nodegroup.Member, target *nodegroup.Target) time.Time {
 	var since time.Time
 	switch left, address := d.notes.Addresses[name][target.ID]; {
 	case target.Draining:
@@ -219,7 +219,7 @@ func (d *decision) endOfTarget(name string, n record.NodeRecord, m *nodegroup.Me
 	case address:
 		since = left
 	default:
-		since = d.sinceExcluded(name, m, n.Began) // the label excludes the node (EKS E46)
+		since = d.excludedSince(name, m, n.Began) // the label excludes the node (EKS E46)
 	}
 	return since.Add(target.Group.Delay + targetSlack)
 }

@@ -36,9 +36,9 @@ func ending(t *testing.T, shrink bool) *scene {
 // An undo keeps a node whose termination did not happen, and the node takes pods again. The undo waits for a reading of
 // the group that is new enough to show that. If the node is terminating, the undo waits for its end.
 func TestUndoingSeesTerminationsThrough(t *testing.T) {
-	abort := func(s *scene) { s.Record = s.Record.Aborting() }
+	abort := func(s *scene) { s.Record = s.Record.AsAborting() }
 	rollBack := func(s *scene) {
-		s.Record = upgrade.RollingBack(&s.Record, revisionOf("1"), s.Now)
+		s.Record = upgrade.AsRollback(&s.Record, revisionOf("1"), s.Now)
 		s.Group.Wanted = revisionOf("1")
 		for i := range s.Members {
 			s.Members[i].Outdated, s.Members[i].Instance.Outdated = false, false
@@ -98,7 +98,7 @@ func TestAbortFindsOutLaunches(t *testing.T) {
 		launches := s.next().Actions
 		s.do(launches[0])
 		s.crash()
-		s.Record = s.Record.Aborting()
+		s.Record = s.Record.AsAborting()
 		s.add(current("new-a-1"))
 		s.pass(time.Minute)
 		again := actionsOf(s.next(), "add")
@@ -118,7 +118,7 @@ func TestAbortFindsOutLaunches(t *testing.T) {
 		s.Group.Can.NameZone = false
 		s.next()
 		s.crash()
-		s.Record = s.Record.Aborting()
+		s.Record = s.Record.AsAborting()
 		if step := s.next(); len(step.Actions) > 0 || step.Record.Ledger.Contribution() != 2 {
 			t.Fatalf("the maximum read may be an old one: %v, contribution %d", step.Actions, step.Record.Ledger.Contribution())
 		}
@@ -135,7 +135,7 @@ func TestAbortNamesWhatIsLeft(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
 	s.crash()
-	s.Record = s.Record.Aborting()
+	s.Record = s.Record.AsAborting()
 	s.pass(time.Minute)
 	unfences := s.next().Actions
 	s.answer(unfences[0], nodegroup.OutcomeFatal, "the annotation cannot be read")
@@ -143,13 +143,13 @@ func TestAbortNamesWhatIsLeft(t *testing.T) {
 	s.pass(time.Minute)
 	step := s.rest()
 	want := "to unfence node old-a-1: the annotation cannot be read: fix that, and run kubectl nodeupgrade abort workers to continue"
-	if !step.Finished || step.Record.Result != record.Failed || step.Record.Message != want || step.Record.Undoing() != record.VerbAbort {
+	if !step.Finished || step.Record.Result != record.Failed || step.Record.Message != want || step.Record.UndoVerb() != record.VerbAbort {
 		t.Errorf("finished %t with %q: %q", step.Finished, step.Record.Result, step.Record.Message)
 	}
 	unmarked(t, s.at("old-a-2").Node)
 
 	s.crash()
-	s.Record = s.Record.Aborting()
+	s.Record = s.Record.AsAborting()
 	s.pass(time.Minute)
 	s.do(s.next().Actions...)
 	s.pass(time.Minute)
@@ -166,7 +166,7 @@ func TestAbortAwaitsTerminationsInSpiteOfRefusals(t *testing.T) {
 	s.add(current("new-a-1"))
 	s.add(current("new-b-1"))
 	s.crash()
-	s.Record = s.Record.Aborting()
+	s.Record = s.Record.AsAborting()
 	s.pass(time.Minute)
 	s.do(s.next().Actions...) // the launches are asked for again
 	s.pass(time.Minute)
@@ -210,7 +210,7 @@ func TestAbortPointsBack(t *testing.T) {
 			s.Group.Pointed = revisionOf("1")
 			s.next()
 			s.crash()
-			s.Record, s.Group.Pointed = s.Record.Aborting(), revisionOf(c.pointed)
+			s.Record, s.Group.Pointed = s.Record.AsAborting(), revisionOf(c.pointed)
 			s.next()
 			s.pass(31 * time.Second)
 			if c.acts {
@@ -237,7 +237,7 @@ func TestAbortKeepsNodesAfterTheTargetMoved(t *testing.T) {
 	s.add(current("new-a-1"))
 	s.add(current("new-b-1"))
 	s.crash()
-	s.Record, s.Group.Wanted = s.Record.Aborting(), revisionOf("1")
+	s.Record, s.Group.Wanted = s.Record.AsAborting(), revisionOf("1")
 	for _, name := range []string{"old-a-1", "old-b-1"} {
 		s.at(name).Outdated = false
 	}
@@ -257,8 +257,8 @@ func TestAbortKeepsNodesWhileARollbackBegins(t *testing.T) {
 	s.add(old("new-a-1"))
 	s.add(old("new-b-1"))
 	s.crash()
-	s.Record, s.Group.Wanted, s.Group.Pointed = upgrade.RollingBack(&s.Record, revisionOf("1"), s.Now), revisionOf("1"), revisionOf("1")
-	s.Record = s.Record.Aborting()
+	s.Record, s.Group.Wanted, s.Group.Pointed = upgrade.AsRollback(&s.Record, revisionOf("1"), s.Now), revisionOf("1"), revisionOf("1")
+	s.Record = s.Record.AsAborting()
 	for _, name := range []string{"old-a-1", "old-b-1"} {
 		s.at(name).Outdated = false
 	}
@@ -293,7 +293,7 @@ func TestRollbackCarriesOverAddedNodes(t *testing.T) {
 				Run: "r1", Request: s.Request, Phase: record.PhaseUpgrade, Previous: revisionOf("1"), Target: revisionOf("2"),
 				Ledger: ledger.FromBooks(ledger.Books{Changed: start, Zones: map[string]ledger.Zone{"": {Surge: 2, Launched: 2, Removed: c.removed}}}),
 			}
-			s.Record = upgrade.RollingBack(&rec, revisionOf("1"), s.Now)
+			s.Record = upgrade.AsRollback(&rec, revisionOf("1"), s.Now)
 			s.Request.Surge = 2
 			s.pass(c.waits)
 			step := s.next()
@@ -317,7 +317,7 @@ func TestRollbackReplacesInstancesWithoutNodes(t *testing.T) {
 			Changed: start, Known: []string{bare.Instance.ID}, Zonal: true, Zones: map[string]ledger.Zone{"a": {Surge: 1, Launched: 1}},
 		}),
 	}
-	s.Record = upgrade.RollingBack(&rec, revisionOf("1"), s.Now)
+	s.Record = upgrade.AsRollback(&rec, revisionOf("1"), s.Now)
 	s.pass(time.Minute)
 	step := s.next()
 	if known, want := step.Record.Ledger.Books().Known, []string{bare.Instance.ID, "old-a-1"}; !slices.Equal(known, want) {
@@ -432,7 +432,7 @@ func TestAbortCountsDrainedNodesAsKept(t *testing.T) {
 			if drained := inState(rec, record.NodeDrained); len(drained) != 1 {
 				t.Fatalf("drained are %v, want one node", drained)
 			}
-			s.Record = rec.Aborting()
+			s.Record = rec.AsAborting()
 			step := s.rest()
 			if r := &step.Record; r.Result != record.Aborted || r.Replaced != replaced || r.Total != 3 || r.Ledger.Removed() != replaced {
 				t.Errorf("%s: %d of %d nodes replaced, %d removed (%q); want %d of 3", r.Result, r.Replaced, r.Total, r.Ledger.Removed(), r.Message, replaced)
@@ -448,7 +448,7 @@ func TestAbortSaysThatTheRevisionIsRecorded(t *testing.T) {
 	s.Group.Pointed = revisionOf("1")
 	step := s.next() // it points the group at the target
 	s.do(step.Actions...)
-	s.Record, s.Group.Pointed = s.Record.Aborting(), s.Record.Target
+	s.Record, s.Group.Pointed = s.Record.AsAborting(), s.Record.Target
 	for range 5 {
 		step = s.next()
 		for _, action := range step.Actions {
@@ -509,7 +509,7 @@ func TestAbortAfterTheTargetMoved(t *testing.T) {
 	d.wanted = "3"
 	d.run(time.Time{})
 	d.reopen()
-	d.record = d.record.Retargeted(revisionOf("3"))
+	d.record = d.record.WithTarget(revisionOf("3"))
 	d.faults = []fault{{key: "set-revision/", outcome: nodegroup.OutcomeFatal, detail: "you may not do that", times: 1 << 20}}
 	d.run(time.Time{})
 	d.wantPointedBack(t)

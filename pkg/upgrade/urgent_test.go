@@ -74,7 +74,7 @@ func TestBudgetsWithSlackAreNotCritical(t *testing.T) {
 	s.Notes.Gone = map[types.UID]time.Duration{"": 30 * time.Second}
 	s.next()
 	cart, web := types.NamespacedName{Namespace: "shop", Name: "cart"}, types.NamespacedName{Namespace: "shop", Name: "web"}
-	if !s.Notes.Pressing[cart] || s.Notes.Pressing[web] {
-		t.Errorf("pressing are %v", s.Notes.Pressing)
+	if !s.Notes.Critical[cart] || s.Notes.Critical[web] {
+		t.Errorf("pressing are %v", s.Notes.Critical)
 	}
 }

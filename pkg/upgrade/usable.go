@@ -25,11 +25,11 @@ func (w *World) isUsable(m *nodegroup.Member, rec *record.Record) bool {
 	if !w.Group.IsUsable(m) || rec.OwnsFence(m) {
 		return false
 	}
-	return w.isOpen(m, rec)
+	return w.hasNoClosingTaint(m, rec)
 }
 
-// isOpen reports whether no taint, except the fence, keeps pods from the member's node.
-func (w *World) isOpen(m *nodegroup.Member, rec *record.Record) bool {
+// hasNoClosingTaint reports whether no taint, except the fence, keeps pods from the member's node.
+func (w *World) hasNoClosingTaint(m *nodegroup.Member, rec *record.Record) bool {
 	_, pod := w.findClosingTaint(m, rec)
 	return pod == nil
 }
@@ -134,9 +134,9 @@ func (d *decision) describeUnusable(m *nodegroup.Member) string {
 	return fmt.Sprintf("node %s is Ready but lacks the labels of a current node or still has a start-up taint: check its user data", m.Name())
 }
 
-// describeShortage returns why the first Ready new node that takes no pods does not, in parentheses; "" if there is
+// describeUnusableNewNode returns why the first Ready new node that takes no pods does not, in parentheses; "" if there is
 // none.
-func (d *decision) describeShortage() string {
+func (d *decision) describeUnusableNewNode() string {
 	for _, m := range d.rec.NewMembers(d.w.Members) {
 		if m.IsReady() {
 			if why := d.describeUnusable(m); why != "" {

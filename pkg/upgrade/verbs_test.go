@@ -27,9 +27,9 @@ func halfway(result record.Result, from, to string) record.Record {
 func TestWayBack(t *testing.T) {
 	const from, to = "workers:7", "workers:8"
 	back := halfway(record.Interrupted, from, to)
-	back = upgrade.RollingBack(&back, nodegroup.Revision{ID: from, Name: from}, start)
+	back = upgrade.AsRollback(&back, nodegroup.Revision{ID: from, Name: from}, start)
 	aborting := halfway(record.Paused, from, to)
-	aborting = aborting.Aborting()
+	aborting = aborting.AsAborting()
 	cases := map[string]struct {
 		record record.Record
 		want   string
@@ -49,7 +49,7 @@ func TestWayBack(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := upgrade.WayBack(&c.record)
+			got, err := upgrade.RollbackTarget(&c.record)
 			if got != c.want || (err == nil) != (c.err == "") || (err != nil && !strings.Contains(err.Error(), c.err)) {
 				t.Errorf("got %q, %v, want %q, %q", got, err, c.want, c.err)
 			}
@@ -59,7 +59,7 @@ func TestWayBack(t *testing.T) {
 
 func TestUndoing(t *testing.T) {
 	paused := halfway(record.Paused, "workers:7", "workers:8")
-	back, aborting := upgrade.RollingBack(&paused, paused.Previous, start), paused.Aborting()
+	back, aborting := upgrade.AsRollback(&paused, paused.Previous, start), paused.AsAborting()
 	with := func(record record.Record, result record.Result) record.Record {
 		record.Result = result
 		return record
@@ -76,11 +76,11 @@ func TestUndoing(t *testing.T) {
 		"an abort":                  {aborting, record.VerbAbort},
 		"an abort that was refused": {with(aborting, record.Failed), record.VerbAbort},
 		"an abort at its end":       {with(aborting, record.Aborted), ""},
-		"an abort of a way back":    {back.Aborting(), record.VerbAbort},
+		"an abort of a way back":    {back.AsAborting(), record.VerbAbort},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := c.record.Undoing(); got != c.want {
+			if got := c.record.UndoVerb(); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -96,7 +96,7 @@ func TestUndoingKeepsTerminatingNodes(t *testing.T) {
 		"draining": {State: record.NodeDraining, Batch: 1}, "empty": {State: record.NodeEmpty, Batch: 1},
 		"removing": {State: record.NodeRemoving, Batch: 1, Shrink: true}, "quarantined": {State: record.NodeQuarantined, Batch: 2},
 	}
-	back, aborting := upgrade.RollingBack(&rec, rec.Previous, start), rec.Aborting()
+	back, aborting := upgrade.AsRollback(&rec, rec.Previous, start), rec.AsAborting()
 	for name, got := range map[string]record.Record{"back": back, "aborting": aborting} {
 		if len(got.Nodes) != 1 || got.Nodes["removing"].State != record.NodeRemoving {
 			t.Errorf("%s: nodes %v, want the one that is being terminated", name, got.Nodes)
@@ -116,8 +116,8 @@ func TestUndoingKeepsTerminatingNodes(t *testing.T) {
 // A rollback begins again, in the other direction. An abort keeps the upgrade's phase.
 func TestRollbackBeginsAgainAndAbortDoesNot(t *testing.T) {
 	rec := halfway(record.Interrupted, "workers:7", "workers:8")
-	back, aborting := upgrade.RollingBack(&rec, rec.Previous, start), rec.Aborting()
-	if !back.Back || back.Phase != record.PhaseSetup || !back.PhaseBegan.IsZero() || back.Replaced+back.Total+back.Begun != 0 {
+	back, aborting := upgrade.AsRollback(&rec, rec.Previous, start), rec.AsAborting()
+	if !back.Rollback || back.Phase != record.PhaseSetup || !back.PhaseBegan.IsZero() || back.Replaced+back.Total+back.Begun != 0 {
 		t.Errorf("the rollback does not begin again: %+v", back)
 	}
 	if back.Target != rec.Previous || back.Previous != rec.Target || back.Request.To != "7" {
@@ -272,7 +272,7 @@ func TestUpgradeStopsForRollbackAndAbort(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 			s.do(s.next().Actions...)
-			s.Record.Back = c.back
+			s.Record.Rollback = c.back
 			s.ask(c.verb)
 			step := s.next()
 			if step.Record.Message != c.want || (step.Record.Stopping == record.Interrupted) != (c.want != "") {

@@ -20,9 +20,9 @@ import (
 func (d *decision) startMoreNodes() {
 	d.awaitSilentNodes()
 	for d.rec.Stopping == "" && !d.pausing && len(d.count.pending) > 0 && d.awaitWindow(d.leastUnavailableCost()) {
-		m := d.nextNode()
+		m := d.chooseOrDrawNode()
 		if m == nil {
-			d.waitForMissingNodes()
+			d.awaitMissingNodes()
 			return
 		}
 		if !d.awaitWindow(d.unavailableCost(m)) || (d.fencing && m.Node != nil && !d.isFencedByRun(m)) {
@@ -35,23 +35,23 @@ func (d *decision) startMoreNodes() {
 	}
 }
 
-// waitForMissingNodes waits until the group has all of its nodes again, for at most the boot timeout. It is called when
+// awaitMissingNodes waits until the group has all of its nodes again, for at most the boot timeout. It is called when
 // no further node may be started: workloads may wait for pods that are Pending because nodes are missing.
-func (d *decision) waitForMissingNodes() {
+func (d *decision) awaitMissingNodes() {
 	lacks := d.rec.Ledger.PendingLaunches() > 0 || d.countUnavailable() > 0
-	if d.w.Group.Can.Resize && lacks && d.rec.CountInFlight() == 0 && !d.rec.Request.IsRefilled() && !d.deferStarts() {
-		d.waitForReplacement()
+	if d.w.Group.Can.Resize && lacks && d.rec.CountInFlight() == 0 && !d.rec.Request.IsFilledByAutoscaler() && !d.deferStarts() {
+		d.awaitReplacement()
 	}
 }
 
-// nextNode returns the node to start next, or nil if none may be started now. It is the node that loses the least time.
+// chooseOrDrawNode returns the node to start next, or nil if none may be started now. It is the node that loses the least time.
 // In the forecast of a cloud that picks nodes at random, it is the next node of a random order (EKS E40).
-func (d *decision) nextNode() *nodegroup.Member {
-	if d.w.Drawn == 0 || d.deferStarts() {
+func (d *decision) chooseOrDrawNode() *nodegroup.Member {
+	if d.w.OrderSeed == 0 || d.deferStarts() {
 		return d.chooseNextNode()
 	}
 	return slices.MinFunc(d.count.pending, func(a, b *nodegroup.Member) int {
-		return cmp.Compare(drawPlace(a.Name(), d.w.Drawn), drawPlace(b.Name(), d.w.Drawn))
+		return cmp.Compare(drawPlace(a.Name(), d.w.OrderSeed), drawPlace(b.Name(), d.w.OrderSeed))
 	})
 }
 
@@ -68,13 +68,13 @@ func drawPlace(name string, seed uint64) uint64 {
 func (d *decision) awaitWindow(price int) (open bool) {
 	req, busy := &d.rec.Request, d.rec.CountInFlight()
 	if req.BatchBarrier && busy > 0 && d.rec.Begun%req.Window == 0 {
-		d.waitFor("the batch to end")
+		d.setWaiting("the batch to end")
 		return false
 	}
 	if d.isTurnEnding() {
-		d.waitFor("zone " + d.rec.Turn + " to end")
+		d.setWaiting("zone " + d.rec.Turn + " to end")
 		if busy == 0 {
-			d.waitForReplacement()
+			d.awaitReplacement()
 		}
 		return false
 	}
@@ -89,8 +89,8 @@ func (d *decision) awaitWindow(price int) (open bool) {
 	// Nodes that an autoscaler adds during the upgrade serve, but the upgrade may not count on them. So the ledger
 	// limits the start as well.
 	spent := d.w.Group.Can.Resize && d.rec.Ledger.ConfirmedSurge()-d.rec.CountDraining() <= -req.MaxUnavailable
-	if spent || busy+price+d.countLacking() > unavailable {
-		d.waitForReplacement()
+	if spent || busy+price+d.countMissingNodes() > unavailable {
+		d.awaitReplacement()
 		return false
 	}
 	return true
@@ -141,8 +141,8 @@ func (d *decision) awaitSilentNodes() {
 	}
 }
 
-func (d *decision) waitForReplacement() {
-	d.askCloudOften(d.describeReplacement() + d.describeShortage() + d.describeLacking())
+func (d *decision) awaitReplacement() {
+	d.pollCloudSoon(d.describeReplacement() + d.describeUnusableNewNode() + d.describeWorkloadShortfall())
 	if d.rec.CountInFlight() > 0 {
 		return
 	}
@@ -151,7 +151,7 @@ func (d *decision) waitForReplacement() {
 		if d.count.Fresh-d.count.Usable < d.countUnavailable() {
 			return // a user may bring the next one at any time
 		}
-		since, read = d.noteClosed(), d.w.Now // nodes are watched
+		since, read = d.noteClosedSince(), d.w.Now // nodes are watched
 	}
 	deadline := since.Add(d.rec.Request.BootTimeout.Duration)
 	if !d.w.Now.Before(deadline) && !read.Before(deadline) {
@@ -178,9 +178,9 @@ func (d *decision) describeReplacement() string {
 	return nodes + " with " + labels.FormatLabels(d.rec.Request.Current)
 }
 
-// describeLacking names the first workload that lacks ready pods while the user must bring a node; "" if there is none,
+// describeWorkloadShortfall names the first workload that lacks ready pods while the user must bring a node; "" if there is none,
 // or if the cloud brings the node.
-func (d *decision) describeLacking() string {
+func (d *decision) describeWorkloadShortfall() string {
 	if d.w.Group.Can.Refill != nodegroup.RefillByUser {
 		return ""
 	}
@@ -192,9 +192,9 @@ func (d *decision) describeLacking() string {
 	return ""
 }
 
-// noteClosed notes and returns since when the nodes that the user brought have been there without all of them taking
+// noteClosedSince notes and returns since when the nodes that the user brought have been there without all of them taking
 // pods.
-func (d *decision) noteClosed() time.Time {
+func (d *decision) noteClosedSince() time.Time {
 	since := d.w.Notes.ClosedSince.Add(d.w.Idle)
 	if d.w.Notes.ClosedSince.IsZero() {
 		since = d.w.Now
@@ -203,8 +203,8 @@ func (d *decision) noteClosed() time.Time {
 	return since
 }
 
-// recordStart adds the record of a node whose drain begins.
-func (d *decision) recordStart(m *nodegroup.Member) record.NodeRecord {
+// recordNodeStart adds the record of a node whose drain begins.
+func (d *decision) recordNodeStart(m *nodegroup.Member) record.NodeRecord {
 	n := record.NodeRecord{
 		Instance: m.Instance.ID, Zone: d.rec.Ledger.ZoneOf(m.Zone()), State: record.NodeDraining,
 		Batch: d.rec.Begun/d.rec.Request.Window + 1, Began: d.w.Now,
@@ -215,7 +215,7 @@ func (d *decision) recordStart(m *nodegroup.Member) record.NodeRecord {
 	}
 	d.rec.Begun++
 	d.recordWorkloads(m)
-	d.startRecord(m, n)
+	d.addNodeRecord(m, n)
 	d.count.pending = slices.DeleteFunc(d.count.pending, func(p *nodegroup.Member) bool { return p == m })
 	d.count.pendingIn[m.Zone()]--
 	return n
@@ -223,16 +223,16 @@ func (d *decision) recordStart(m *nodegroup.Member) record.NodeRecord {
 
 // startNode begins a node's drain.
 func (d *decision) startNode(m *nodegroup.Member) {
-	d.recordStart(m)
+	d.recordNodeStart(m)
 	d.requeueAt(d.w.Now.Add(time.Second))
 	d.advanceNode(m.Name())
 	if record.IsInDrain(d.rec.Nodes[m.Name()].State) {
-		d.plan.AddNode(d.describeNode(m.Name(), m))
+		d.plan.AddNode(d.scheduleNode(m.Name(), m))
 	}
 }
 
-// remedyOfLaunch returns what the user can do about the cloud's refusal of a launch.
-func remedyOfLaunch(answer string) string {
+// launchRemedy returns what the user can do about the cloud's refusal of a launch.
+func launchRemedy(answer string) string {
 	says := func(words ...string) bool {
 		lower := strings.ToLower(answer)
 		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(lower, word) })
@@ -267,10 +267,10 @@ func (d *decision) describeBootFailure(wanted int, since time.Time) string {
 		if d.rec.Request.KeepMax && d.w.Group.Desired >= d.w.Group.Max {
 			return head + ": " + refusal + ": raise the group's max or remove --keep-max"
 		}
-		return head + ": " + refusal + ": " + remedyOfLaunch(refusal)
+		return head + ": " + refusal + ": " + launchRemedy(refusal)
 	}
 	if f := d.w.Group.LaunchFailure; f.Message != "" && f.At.After(d.rec.Started) {
-		return head + ": " + f.Message + ": " + remedyOfLaunch(f.Message)
+		return head + ": " + f.Message + ": " + launchRemedy(f.Message)
 	}
 	for _, m := range d.rec.NewMembers(d.w.Members) {
 		if why := d.describeUnusable(m); why != "" {
@@ -286,23 +286,23 @@ func (d *decision) describeBootFailure(wanted int, since time.Time) string {
 	return head + ": check the group's scaling activities"
 }
 
-// passTurn gives the turn, and all of the surge, to the next zone when the nodes of the zone before are replaced (GKE
+// assignTurn gives the turn, and all of the surge, to the next zone when the nodes of the zone before are replaced (GKE
 // G13, G14). It gives no turn if the cloud chooses the zones of new nodes: the zones would become uneven, because nodes
 // added in one zone would be given back in another.
-func (d *decision) passTurn() {
+func (d *decision) assignTurn() {
 	if !d.rec.Request.TakesTurns() {
 		return
 	}
 	if d.rec.Ledger.Zonal() || !d.w.Group.Can.Resize {
-		d.rec.Turn = d.chooseZone()
+		d.rec.Turn = d.chooseTurnZone()
 		d.count.turn = &d.rec.Turn
 	}
-	d.bookKeeper().GiveSurge(d.rec.Ledger.ZoneOf(d.rec.Turn))
+	d.bookKeeper().AssignAllSurge(d.rec.Ledger.ZoneOf(d.rec.Turn))
 }
 
-// chooseZone returns the zone whose turn it is. The turn does not pass while the zone has outdated nodes, or lacks
+// chooseTurnZone returns the zone whose turn it is. The turn does not pass while the zone has outdated nodes, or lacks
 // replacements.
-func (d *decision) chooseZone() string {
+func (d *decision) chooseTurnZone() string {
 	turn := d.rec.Turn
 	if d.count.pendingIn[turn] > 0 {
 		return turn
@@ -313,7 +313,7 @@ func (d *decision) chooseZone() string {
 			return m.Zone() // the turn is unknown if the record was lost
 		}
 	}
-	if d.countLacking() > 0 || d.rec.Ledger.PendingLaunches() > 0 || len(d.count.pendingIn) == 0 {
+	if d.countMissingNodes() > 0 || d.rec.Ledger.PendingLaunches() > 0 || len(d.count.pendingIn) == 0 {
 		return turn
 	}
 	return slices.Min(slices.Collect(maps.Keys(d.count.pendingIn)))
@@ -324,18 +324,18 @@ func (d *decision) isTurnEnding() bool {
 	return d.count.turn != nil && d.count.pendingIn[*d.count.turn] == 0
 }
 
-// countLacking returns how many nodes the group is short of before the next one may be started. GKE does not wait for
+// countMissingNodes returns how many nodes the group is short of before the next one may be started. GKE does not wait for
 // new Spot nodes, so they count as soon as they are launched (GKE G23).
-func (d *decision) countLacking() int {
+func (d *decision) countMissingNodes() int {
 	lacking := d.countUnavailable()
-	if d.launchesAhead() {
+	if d.skipsSurgeWait() {
 		lacking -= d.count.Fresh - d.count.Usable
 	}
 	return lacking
 }
 
-// launchesAhead reports whether the upgrade does not wait until new nodes are usable.
-func (d *decision) launchesAhead() bool { return d.w.Group.Spot && d.rec.Request.TakesTurns() }
+// skipsSurgeWait reports whether the upgrade does not wait until new nodes are usable.
+func (d *decision) skipsSurgeWait() bool { return d.w.Group.Spot && d.rec.Request.TakesTurns() }
 
 // maxCandidates is how many of the next nodes are compared when one may start. See docs/internals/eviction-order.md.
 const maxCandidates = 32

@@ -50,7 +50,7 @@ type World struct {
 	EvictionsAtOnce int
 	// Drawn is the seed of a random order in which nodes are started. 0 selects the order that loses the least time.
 	// Only forecasts of a cloud's own upgrade set it.
-	Drawn uint64
+	OrderSeed uint64
 	// Stay is true if the process waits for the end of a long soak instead of exiting.
 	Stay bool
 	// Brief leaves Nodes out of Step.Status, for callers that take many steps and show no nodes.
@@ -120,7 +120,7 @@ func (w *World) eachBoundPod() iter.Seq[*corev1.Pod] {
 func (w *World) isPatchPending(attempt nodegroup.Attempt, node *corev1.Node) bool {
 	sent, asked := attempt.Action.(nodemark.NodeAction)
 	mayHaveLanded := attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeUnclear || attempt.Tries > 1
-	return attempt.InFlight || (mayHaveLanded && asked && sent.Target().Version == node.ResourceVersion && w.Now.Before(attempt.Ended.Add(seen)))
+	return attempt.InFlight || (mayHaveLanded && asked && sent.Target().Version == node.ResourceVersion && w.Now.Before(attempt.Ended.Add(seenWithin)))
 }
 
 // isDeadlinePassed reports whether a limit on what the cloud does is over. The group must have been read after the

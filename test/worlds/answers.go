@@ -76,7 +76,7 @@ func (c *cluster) cloudFaults(f *flight) {
 func (c *cluster) clusterFaults(f *flight, action nodegroup.Action) {
 	_, evict := action.(schedule.Eviction)
 	_, unfence := action.(nodemark.Unfence)
-	_, free := action.(nodemark.FreeNode)
+	_, free := action.(nodemark.UnholdNode)
 	unfence = unfence || free // a user who may write nothing else could not remove the marks either
 	refuse := func(err error) { f.effect, f.refusal = false, err }
 	if _, restart := action.(schedule.Restart); restart && c.restartFaults(f) {
@@ -126,7 +126,7 @@ func (c *cluster) kills(action nodegroup.Action) bool {
 	switch action.(type) {
 	case schedule.Restart:
 		return c.befalls(RestartKills)
-	case nodemark.FreeNode:
+	case nodemark.UnholdNode:
 		return c.befalls(FreeKills)
 	default:
 		return false

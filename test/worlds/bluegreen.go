@@ -113,7 +113,7 @@ func (p *Plan) absences() time.Duration {
 
 // isBlueGreen reports whether both colours are kept. The way back is a surge upgrade.
 func isBlueGreen(rec *record.Record) bool {
-	return rec.Run != "" && rec.Request.Strategy == record.BlueGreen && !rec.Back
+	return rec.Run != "" && rec.Request.Strategy == record.BlueGreen && !rec.Rollback
 }
 
 func isDeletingBlue(rec *record.Record) bool {
@@ -164,7 +164,7 @@ func (u *user) endSoak(int) bool {
 func (u *user) markPaused() {
 	if u.isWaiting() {
 		u.planned++
-		u.stored.record, u.pausing = record.MarkPaused(&u.stored.record, "workers", "alice@host", u.c.now), true
+		u.stored.record, u.pausing = record.AsPaused(&u.stored.record, "workers", "alice@host", u.c.now), true
 	}
 }
 

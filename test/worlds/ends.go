@@ -181,7 +181,7 @@ func (r *rules) reason(rec record.Record) {
 // returned checks S5: if new nodes did not come in time and no old node was touched, the empty new nodes are given back. On the way
 // back, the nodes of the upgrade are the outdated ones.
 func (r *rules) returned(rec record.Record) {
-	if rec.Phase != record.PhaseScaleUp || rec.Ledger.ConfirmedSurge() <= 0 || r.doubtful || rec.Back || r.c.plan.hasActor(TargetMoves) {
+	if rec.Phase != record.PhaseScaleUp || rec.Ledger.ConfirmedSurge() <= 0 || r.doubtful || rec.Rollback || r.c.plan.hasActor(TargetMoves) {
 		return // the owner of a launch without an answer is unknown, and nodes of an earlier target are outdated
 	}
 	r.idle("S5", rec)
@@ -297,7 +297,7 @@ func (r *rules) end(rec record.Record) {
 		r.endSize(rec)
 	}
 	if owed := rec.Ledger.Contribution(); r.c.plan.blueGreen() && r.c.plan.inZones() && r.verbsOnly() && rec.Result == record.Succeeded && owed != 0 { // otherwise the group itself launches more nodes of the old revision
-		r.fail("G56", "it ends owing %d nodes, on the way back: %t", owed, rec.Back)
+		r.fail("G56", "it ends owing %d nodes, on the way back: %t", owed, rec.Rollback)
 	}
 	if serving := r.serving(rec); r.quiet && r.c.plan.sized() && !r.c.plan.autoscaled() && serving < r.serves {
 		r.fail("E26", "it ends with %d nodes that serve, of %d", serving, r.serves)

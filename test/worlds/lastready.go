@@ -112,7 +112,7 @@ func (r *rules) endsInTime(w *upgrade.World, app *Workload) *corev1.Pod {
 // must be leaving a node, or must have left one since the target last changed.
 func (r *rules) awaitsFirst(w *upgrade.World, step *upgrade.Step) {
 	rec := &step.Record
-	if goal := fmt.Sprintf("%s %s %t", rec.Run, rec.Target.ID, rec.Back); goal != r.recovery.goal {
+	if goal := fmt.Sprintf("%s %s %t", rec.Run, rec.Target.ID, rec.Rollback); goal != r.recovery.goal {
 		r.recovery.goal = goal
 		clear(r.recovery.left)
 	}

@@ -307,7 +307,7 @@ func (p *process) stray(action nodegroup.Action) bool {
 	case nodemark.HoldNode:
 		node, ok := p.seen.nodes[a.Node]
 		return !ok || node.ResourceVersion != a.Version
-	case nodemark.FreeNode:
+	case nodemark.UnholdNode:
 		node, ok := p.seen.nodes[a.Node]
 		return !ok || node.ResourceVersion != a.Version
 	case nodemark.StartDrain:
@@ -399,7 +399,7 @@ func (p *process) wanted() string { return p.c.plan.wantedBy(&p.record, p.c.clou
 
 // wantedBy returns the revision to which an upgrade brings nodes. template is the revision of the group's template.
 func (p *Plan) wantedBy(record *record.Record, template string) string {
-	if record.Back || (record.Run != "" && p.pins()) {
+	if record.Rollback || (record.Run != "" && p.pins()) {
 		return record.Target.ID
 	}
 	return template

@@ -162,8 +162,8 @@ func (r *rules) begun(p *process) {
 	if p.record.Ledger.TargetMoved() {
 		r.phase = 0 // the surge that was given back is launched again for the new target
 	}
-	if p.record.Run != r.run || p.record.Back != r.back {
-		r.run, r.back, r.phase = p.record.Run, p.record.Back, 0
+	if p.record.Run != r.run || p.record.Rollback != r.back {
+		r.run, r.back, r.phase = p.record.Run, p.record.Rollback, 0
 		clear(r.duties.batches)
 		r.begunIn = ""
 		r.soaks, r.waited = soaks{early: r.soaks.early}, waited{}

@@ -169,7 +169,7 @@ func allActions() []string {
 		nodemark.Fence{},
 		nodemark.Unfence{},
 		nodemark.HoldNode{},
-		nodemark.FreeNode{},
+		nodemark.UnholdNode{},
 		nodemark.StartDrain{},
 		schedule.Eviction{},
 		schedule.Restart{},
@@ -198,7 +198,7 @@ func phases() []record.Phase {
 
 // phasesOf returns the phases of the record's strategy. The way back is always a surge upgrade.
 func phasesOf(record *record.Record) []record.Phase {
-	if record.Back {
+	if record.Rollback {
 		return phases()
 	}
 	return upgrade.Phases(record.Request.Strategy)

@@ -250,7 +250,7 @@ func rebuiltWith(w *upgrade.World, at int, lie func(*corev1.Node)) (record.Recor
 
 // contradicted checks that the record is not rebuilt if a fenced node contradicts the others.
 func (r *rules) contradicted(w *upgrade.World, at int, lie func(*corev1.Node)) {
-	if record, err := rebuiltWith(w, at, lie); !errors.Is(err, upgrade.ErrLost) {
+	if record, err := rebuiltWith(w, at, lie); !errors.Is(err, upgrade.ErrBaselineLost) {
 		r.fail("S30", "node %s contradicts the other fenced nodes, and the record is made again as run %q of %d nodes: %v", w.Members[at].Name(), record.Run, record.Sizes.Desired, err)
 	}
 }

@@ -46,7 +46,7 @@ func (r *rules) turns(w *upgrade.World, step *upgrade.Step) {
 	if rec.Request.Window > 20 || rec.Request.Surge > 20 {
 		r.fail("G12", "the window is %d, the surge %d", rec.Request.Window, rec.Request.Surge)
 	}
-	if r.quiet && !rec.Back && rec.Request.OnTimeout != record.Skip {
+	if r.quiet && !rec.Rollback && rec.Request.OnTimeout != record.Skip {
 		r.oneSurge(rec)
 	}
 	if begun != "" {

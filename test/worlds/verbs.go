@@ -42,7 +42,7 @@ func (u *user) ask(verb record.Verb) bool {
 	if u.way == record.VerbAbort || !rec.IsResumable() || (verb == record.VerbRollback && u.way != "") {
 		return false
 	}
-	if _, err := upgrade.WayBack(rec); verb == record.VerbRollback && (err != nil || !u.c.plan.listed()) {
+	if _, err := upgrade.RollbackTarget(rec); verb == record.VerbRollback && (err != nil || !u.c.plan.listed()) {
 		return false
 	}
 	u.leave(record.Asked{Verb: verb, Run: rec.Run, By: "alice@host", At: u.c.now})
@@ -97,13 +97,13 @@ func (u *user) undo(verb record.Verb) bool {
 // adopt returns the record and the revision with which the command continues: the same upgrade, or the verb that undoes it.
 func (u *user) adopt(rec record.Record) (record.Record, string) {
 	if u.way == record.VerbAbort {
-		aborting := rec.Aborting()
-		if aborting.Back || u.c.plan.pins() {
+		aborting := rec.AsAborting()
+		if aborting.Rollback || u.c.plan.pins() {
 			return aborting, aborting.Target.ID
 		}
 		return aborting, u.c.cloud.wanted
 	}
-	to, err := upgrade.WayBack(&rec)
+	to, err := upgrade.RollbackTarget(&rec)
 	if err != nil && rec.Phase == record.PhaseDeleteBlue {
 		u.way = "" // it is refused, since no process was left that could have heard of it
 	}
@@ -113,7 +113,7 @@ func (u *user) adopt(rec record.Record) (record.Record, string) {
 	if err != nil {
 		u.rules.fail("G28", "%v", err)
 	}
-	return upgrade.RollingBack(&rec, revision(to), u.c.now), to
+	return upgrade.AsRollback(&rec, revision(to), u.c.now), to
 }
 
 // found returns the group as the command that undoes the upgrade finds it. The previous process has just stopped, so the reading may
@@ -207,7 +207,7 @@ func (r *rules) abortedSize(record record.Record) {
 		r.fail("I9", "it is aborted owing %d nodes, and says %q", owed, record.Message)
 	case more && r.quiet && k.desired <= r.desired: // others removed as many
 		r.fail("I9", "it is aborted with %d nodes, of %d before, and says %q", k.desired, r.desired, record.Message)
-	case !r.verbsOnly() || record.Back: // a way back leaves nodes that are new, but not new to it
+	case !r.verbsOnly() || record.Rollback: // a way back leaves nodes that are new, but not new to it
 	case owed < 0:
 		r.fail("abort", "the group is smaller by %d nodes for no reason", -owed)
 	case owed > 0:

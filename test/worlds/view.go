@@ -94,7 +94,7 @@ func (v *view) members(group *nodegroup.Group, record *record.Record) []nodegrou
 		}
 	}
 	members := nodegroup.JoinMembers(*group, nodes, func(n *corev1.Node) bool { return n.Labels[imageLabel] != group.Wanted.ID })
-	upgrade.JudgeLabels(group, members, record)
+	upgrade.MarkOutdatedByLabels(group, members, record)
 	at := make(map[string]int, len(members))
 	for i := range members {
 		if members[i].Node != nil {

@@ -137,7 +137,7 @@ func (u *user) begin() {
 		group = retarget(group, wanted)
 		request = rec.Request
 		if u.replan && u.way == "" {
-			rec, u.replan = rec.Retargeted(group.Wanted), false
+			rec, u.replan = rec.WithTarget(group.Wanted), false
 		}
 	} else {
 		rec = record.Record{}

@@ -68,15 +68,15 @@ func (p *Plan) guardOf(w drain.Workload) *guard {
 		sent, evicts := attempt.Action.(Eviction)
 		accepted := attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeUnclear
 		young := attempt.InFlight || (accepted && p.in.Now.Before(attempt.Ended.Add(nodegroup.SeenWithin)))
-		if evicts && young && sent.Workload == w && g.counts(sent.UID) {
+		if evicts && young && sent.Workload == w && g.countsPod(sent.UID) {
 			g.left--
 		}
 	}
 	return g
 }
 
-// counts reports whether the pod is ready and settled.
-func (g *guard) counts(uid types.UID) bool {
+// countsPod reports whether the pod is ready and settled.
+func (g *guard) countsPod(uid types.UID) bool {
 	for _, pod := range g.Pods[:g.Ready] {
 		if pod.UID == uid {
 			_, unsettled := g.IsUnsettled(pod, g.usual, g.now)
@@ -88,14 +88,14 @@ func (g *guard) counts(uid types.UID) bool {
 
 // reserve removes a pod from the pods that are left, because it is going to leave.
 func (g *guard) reserve(pod *corev1.Pod) {
-	if g.Replicas != nil && g.counts(pod.UID) {
+	if g.Replicas != nil && g.countsPod(pod.UID) {
 		g.left--
 	}
 }
 
-// findGuard returns why a ready pod must stay although its budget allows its eviction. Either it is the last ready
+// findGuardObstacle returns why a ready pod must stay although its budget allows its eviction. Either it is the last ready
 // pod, or no new pod of its workload has become ready yet.
-func (p *Plan) findGuard(node *Node, pod *corev1.Pod) drain.Obstacle {
+func (p *Plan) findGuardObstacle(node *Node, pod *corev1.Pod) drain.Obstacle {
 	w := drain.WorkloadOf(pod)
 	if !p.in.Guarded || w == (drain.Workload{}) || !drain.Ready(pod) {
 		return drain.Obstacle{}
@@ -105,10 +105,10 @@ func (p *Plan) findGuard(node *Node, pod *corev1.Pod) drain.Obstacle {
 	if recovery.Unproven && recovery.Canary != node.Name {
 		return drain.Obstacle{Kind: drain.Canary, Budget: w.LastReadyBudget(), Detail: w.Kind + "/" + w.Name}
 	}
-	if g.Replicas == nil || max(g.Most, recovery.Ready) < 2 || g.left > 1 || (g.left == 1 && !g.counts(pod.UID)) {
+	if g.Replicas == nil || max(g.Most, recovery.Ready) < 2 || g.left > 1 || (g.left == 1 && !g.countsPod(pod.UID)) {
 		return drain.Obstacle{}
 	}
-	if g.IsLastKept() || recovery.Unproven || recovery.Unhealthy || recovery.Missing {
+	if g.KeepsLastReady() || recovery.Unproven || recovery.Unhealthy || recovery.Missing {
 		return drain.Obstacle{Kind: drain.LastReady, Budget: w.LastReadyBudget(), Need: 1, Have: int32(g.seen), Detail: w.Kind + "/" + w.Name}
 	}
 	return drain.Obstacle{}

@@ -28,7 +28,7 @@ func served(pods []*corev1.Pod, nodes ...schedule.Node) schedule.Input {
 		index.Store(pod)
 	}
 	in := newInput(0, nodes...)
-	in.Budgets, in.Workloads, in.Guarded = in.Budgets.With(index.Current()), index.Current(), true
+	in.Budgets, in.Workloads, in.Guarded = in.Budgets.WithLastReady(index.Current()), index.Current(), true
 	return in
 }
 
@@ -99,7 +99,7 @@ func TestLastReady(t *testing.T) {
 func TestLastReadyUnderABudget(t *testing.T) {
 	a, b, starting := free("a"), free("b"), build.Pod("starting", build.App("free"), build.Unready)
 	weak := func(in schedule.Input) schedule.Input {
-		in.Budgets = drain.NewBudgets([]*policyv1.PodDisruptionBudget{build.Budget("free", build.Counts(3, 3, 0))}).With(in.Workloads)
+		in.Budgets = drain.NewBudgets([]*policyv1.PodDisruptionBudget{build.Budget("free", build.Counts(3, 3, 0))}).WithLastReady(in.Workloads)
 		return in
 	}
 	watched := func(in schedule.Input) schedule.Input {
@@ -153,7 +153,7 @@ func TestBudgetsThatCountUnsettledPods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := served([]*corev1.Pod{a, b, stays, restarted(tc.workload, tc.ready)}, node("n1", a, b))
-			in.Budgets = drain.NewBudgets([]*policyv1.PodDisruptionBudget{build.Budget("free", build.Counts(4, 2+tc.allowed, 2))}).With(in.Workloads)
+			in.Budgets = drain.NewBudgets([]*policyv1.PodDisruptionBudget{build.Budget("free", build.Counts(4, 2+tc.allowed, 2))}).WithLastReady(in.Workloads)
 			if got := describe(schedule.NewPlan(in)); got != tc.want {
 				t.Errorf("%q, want %q", got, tc.want)
 			}

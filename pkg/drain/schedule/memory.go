@@ -42,7 +42,7 @@ type Memory struct {
 	Leaving map[types.UID]Departure
 	// Pressing are the budgets that decide when the upgrade ends, as computed when the last node was started. It is
 	// nil if they are not known.
-	Pressing map[types.NamespacedName]bool
+	Critical map[types.NamespacedName]bool
 	// Returned counts the evictions of pods that were created on a node after its drain began.
 	Returned map[Return]int
 }
@@ -138,14 +138,14 @@ func (in *Input) deletionTimeOf(pod *corev1.Pod) time.Time {
 func (p *Plan) learnStatusLag(pod *corev1.Pod) {
 	covering := p.in.Budgets.Covering(pod)
 	_, waited := p.in.Waited[string(pod.UID)]
-	if !waited || len(covering) != 1 || p.roomOf(covering[0]) != 1 {
+	if !waited || len(covering) != 1 || p.roomOfBudget(covering[0]) != 1 {
 		return
 	}
 	accepted := p.in.acceptedTimes()[covering[0].Key()]
 	if len(accepted) == 0 {
 		return
 	}
-	pace := p.paceOfPods()
+	pace := p.learnedTimes()
 	_, refill := pace.timesOf(pod)
 	lag := p.in.Now.Sub(accepted[len(accepted)-1]) - (refill - pace.lag)
 	p.memory.Lag = (3*pace.lag + min(max(lag, time.Millisecond), longestLag)) / 4
@@ -165,8 +165,8 @@ func (in *Input) acceptedTimes() map[types.NamespacedName][]time.Time {
 	return begun
 }
 
-// pace is how long pods take to become ready and to end, by their controllers.
-type pace struct {
+// learned is how long pods take to become ready and to end, by their controllers.
+type learned struct {
 	ready, gone           map[types.UID]time.Duration
 	usualReady, usualGone time.Duration
 	lag                   time.Duration
@@ -177,14 +177,14 @@ type pace struct {
 // podTimes are the results of timesOf.
 type podTimes struct{ gone, refill time.Duration }
 
-func (p *Plan) paceOfPods() *pace {
+func (p *Plan) learnedTimes() *learned {
 	if p.memory.Ready == nil {
 		p.memory.Ready = drain.ReadyTimes(p.in.Bound)
 	}
 	typical := func(times map[types.UID]time.Duration, otherwise time.Duration) time.Duration {
 		return drain.TypicalDuration(slices.Collect(maps.Values(times)), otherwise)
 	}
-	return &pace{
+	return &learned{
 		ready: p.memory.Ready, usualReady: typical(p.memory.Ready, usualReady),
 		gone: p.memory.Gone, usualGone: typical(p.memory.Gone, 0),
 		lag: cmp.Or(p.memory.Lag, usualLag), known: map[types.UID]podTimes{},
@@ -193,7 +193,7 @@ func (p *Plan) paceOfPods() *pace {
 
 // timesOf returns how long after its deletion the pod is gone, and how long after its eviction a new pod is ready. A
 // StatefulSet creates the new pod only after the old one is gone.
-func (p *pace) timesOf(pod *corev1.Pod) (gone, refill time.Duration) {
+func (p *learned) timesOf(pod *corev1.Pod) (gone, refill time.Duration) {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
 		owner = &metav1.OwnerReference{}

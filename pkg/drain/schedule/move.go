@@ -30,9 +30,9 @@ func (r Restart) String() string {
 	return fmt.Sprintf("restart Deployment %s/%s to move its pod from node %s", r.Namespace, r.Deployment, r.Node)
 }
 
-// movesPod reports whether a restart of its Deployment moves the pod off its node. It requests the restart if that
-// has not been done yet. If the restart is refused, movesPod returns false, and the pod is evicted.
-func (p *Plan) movesPod(node *Node, pod *corev1.Pod) bool {
+// moveByRestart reports whether a restart of its Deployment moves the pod off its node. It requests the restart if that
+// has not been done yet. If the restart is refused, moveByRestart returns false, and the pod is evicted.
+func (p *Plan) moveByRestart(node *Node, pod *corev1.Pod) bool {
 	if !p.canMove(node, pod) {
 		return false
 	}
@@ -44,7 +44,7 @@ func (p *Plan) movesPod(node *Node, pod *corev1.Pod) bool {
 	restart := Restart{Namespace: pod.Namespace, Deployment: replicas.Name, UID: uid, Pod: pod.UID, Node: node.Name}
 	attempt := p.in.Open[restart.Key()]
 	begun := !attempt.Begun.IsZero() // from then on the Deployment's controller deletes the pod
-	if why != "" || isGivenUp(attempt) || (!begun && !p.awaitOnlyReady(replicas, pod)) {
+	if why != "" || isRestartGivenUp(attempt) || (!begun && !p.awaitOnlyReady(replicas, pod)) {
 		return false
 	}
 	p.addBlocked(node, pod, drain.Obstacle{Kind: drain.Moving, Detail: describeSuccessor(replicas, attempt)})
@@ -70,7 +70,7 @@ func (p *Plan) awaitOnlyReady(r *drain.Replicas, pod *corev1.Pod) (known bool) {
 // mostRestarts limits how often a restart is tried if the Deployment changes between reading and writing it.
 const mostRestarts = 3
 
-func isGivenUp(attempt nodegroup.Attempt) bool {
+func isRestartGivenUp(attempt nodegroup.Attempt) bool {
 	return attempt.Outcome == nodegroup.OutcomeFatal || (attempt.Outcome == nodegroup.OutcomeMoved && attempt.Tries >= mostRestarts)
 }
 

@@ -26,7 +26,7 @@ func (p *Plan) NextNode(waiting []Node, ahead iter.Seq[Node]) string {
 	var free, stuck []string
 	var last []nodeDrain
 	for i := range waiting {
-		if load, holds := q.describeNodeDrain(&waiting[i], false); holds {
+		if load, holds := q.modelNodeDrain(&waiting[i], false); holds {
 			stuck, last = append(stuck, waiting[i].Name), append(last, load)
 		} else {
 			free, q.waiting = append(free, waiting[i].Name), append(q.waiting, load)
@@ -39,7 +39,7 @@ func (p *Plan) NextNode(waiting []Node, ahead iter.Seq[Node]) string {
 	if next < 0 {
 		return ""
 	}
-	p.memory.Pressing = p.findCriticalBudgets(q.pace, q.left)
+	p.memory.Critical = p.findCriticalBudgets(q.pace, q.left)
 	return free[next]
 }
 
@@ -47,7 +47,7 @@ func (p *Plan) NextNode(waiting []Node, ahead iter.Seq[Node]) string {
 type queueBuilder struct {
 	queue
 	plan *Plan
-	pace *pace
+	pace *learned
 	// ahead yields the waiting nodes. left is the work that is left, once it is measured. Both are nil if nodes are
 	// drained one by one: then no node waits for a budget that another node uses.
 	ahead iter.Seq[Node]
@@ -64,7 +64,7 @@ type queueBuilder struct {
 
 // newQueueBuilder returns a builder with the nodes in drain, and without waiting nodes.
 func newQueueBuilder(p *Plan, ahead iter.Seq[Node]) *queueBuilder {
-	q := &queueBuilder{plan: p, pace: p.paceOfPods(), indexes: map[types.NamespacedName]int{}, unbudgeted: map[drain.Workload]time.Duration{}, accepted: p.in.acceptedTimes(), reserved: map[types.UID]bool{}}
+	q := &queueBuilder{plan: p, pace: p.learnedTimes(), indexes: map[types.NamespacedName]int{}, unbudgeted: map[drain.Workload]time.Duration{}, accepted: p.in.acceptedTimes(), reserved: map[types.UID]bool{}}
 	if p.in.Window > 1 {
 		q.ahead, q.measure = ahead, q.measureLeft
 	}
@@ -72,7 +72,7 @@ func newQueueBuilder(p *Plan, ahead iter.Seq[Node]) *queueBuilder {
 		q.reserved[p.candidates[i].UID] = true
 	}
 	for i := range p.in.Draining {
-		load, _ := q.describeNodeDrain(&p.in.Draining[i], true)
+		load, _ := q.modelNodeDrain(&p.in.Draining[i], true)
 		q.started = append(q.started, load)
 	}
 	return q
@@ -84,7 +84,7 @@ func (q *queueBuilder) measureLeft() {
 	q.places = q.left.places
 	for i, budget := range q.objects {
 		if d := q.left.budgets[budget]; d != nil {
-			q.budgets[i].left = d.timeOf(d.waiting, q.plan.roomOf(budget))
+			q.budgets[i].left = d.timeOf(d.waiting, q.plan.roomOfBudget(budget))
 		}
 	}
 	for i := range q.waiting {
@@ -97,9 +97,9 @@ func (q *queueBuilder) measureLeft() {
 	}
 }
 
-// describeNodeDrain returns the node's model for the queue. stuck is true if the node has a pod that must not be
+// modelNodeDrain returns the node's model for the queue. stuck is true if the node has a pod that must not be
 // evicted or that its budget may never release. The model of a stuck node in drain lasts until the node's deadline.
-func (q *queueBuilder) describeNodeDrain(node *Node, started bool) (l nodeDrain, stuck bool) {
+func (q *queueBuilder) modelNodeDrain(node *Node, started bool) (l nodeDrain, stuck bool) {
 	in := q.plan.in
 	l = nodeDrain{least: in.Settle, pods: make([]podEviction, 0, len(node.Evict))}
 	for _, pod := range node.Leaving {
@@ -112,11 +112,11 @@ func (q *queueBuilder) describeNodeDrain(node *Node, started bool) (l nodeDrain,
 		eviction := podEviction{budget: -1, gone: gone + in.Settle}
 		prediction := drain.Predict(pod, in.Budgets, nil, in.EndingNamespaces[pod.Namespace])
 		switch {
-		case prediction.Structural() || prediction.Kind == drain.BudgetUnhealthy:
+		case prediction.NeedsPerson() || prediction.Kind == drain.BudgetUnhealthy:
 			stuck = true
 			continue
 		case started && (q.reserved[pod.UID] || in.isUnderWay(in.lastAttempt(pod))): // its eviction has passed its budget
-		case prediction.IsOfBudget():
+		case prediction.LeavesThroughBudget():
 			eviction.budget = q.budgetIndex(prediction.Budget, pod)
 		}
 		if !started && q.measure != nil && isUnbudgeted(in.Budgets.Covering(pod)) {
@@ -141,7 +141,7 @@ func (q *queueBuilder) timeLeftOf(w drain.Workload) time.Duration {
 	took := time.Duration(0)
 	if r := q.plan.in.Workloads.Named(w); r != nil && q.plan.in.Guarded {
 		usual, _ := r.ReadyTime()
-		most := drain.AwayAtOnce(r.Ready, usual)
+		most := drain.MaxAwayAtOnce(r.Ready, usual)
 		if w.Kind == "StatefulSet" {
 			most = 1
 		}
@@ -162,7 +162,7 @@ func (q *queueBuilder) budgetIndex(key types.NamespacedName, pod *corev1.Pod) in
 	}
 	now, budget, accepted := q.plan.in.Now, q.plan.in.Budgets.Covering(pod)[0], q.accepted[key]
 	_, refill := q.pace.timesOf(pod)
-	slots, room := budgetSlots{refill: refill}, q.plan.roomOf(budget)
+	slots, room := budgetSlots{refill: refill}, q.plan.roomOfBudget(budget)
 	open := int(max(0, budget.Status.DisruptionsAllowed-q.plan.spent[key]))
 	missing := max(0, int(max(1, room))-open)
 	slots.open = make([]time.Duration, open, open+missing)

@@ -43,13 +43,13 @@ func (p *Plan) countSpending() {
 			p.inFlight++
 		}
 		if p.in.isHiddenFromStatus(sent, attempt) {
-			p.spent[sent.countedBy()]++
+			p.spent[sent.countingBudget()]++
 		}
 		if sent.Budget.Name == "" {
 			continue
 		}
 		switch {
-		case attempt.InFlight && (attempt.Tries > 1 || !p.in.isShown(sent, attempt)): // the status may show an earlier try
+		case attempt.InFlight && (attempt.Tries > 1 || !p.in.isShownInStatus(sent, attempt)): // the status may show an earlier try
 			p.flights[sent.Budget] = p.flights[sent.Budget].withEviction(attempt.Begun)
 		case !attempt.InFlight && p.in.Now.Sub(attempt.Ended) < present:
 			took, answers = took+attempt.Ended.Sub(attempt.Begun), answers+1
@@ -72,19 +72,19 @@ func (in *Input) isHiddenFromStatus(sent Eviction, a nodegroup.Attempt) bool {
 	if !young || (ofLastReady && !in.Budgets.CountsReady(sent.Workload, sent.UID)) {
 		return false // most are long finished and need no lookup
 	}
-	return !in.isShown(sent, a)
+	return !in.isShownInStatus(sent, a)
 }
 
-// isShown reports whether the budget's status was seen to contain the pod after the eviction was sent. The
+// isShownInStatus reports whether the budget's status was seen to contain the pod after the eviction was sent. The
 // API server does not write the status again for this eviction.
-func (in *Input) isShown(sent Eviction, a nodegroup.Attempt) bool {
+func (in *Input) isShownInStatus(sent Eviction, a nodegroup.Attempt) bool {
 	shown, ok := in.Disrupted[types.NamespacedName{Namespace: sent.Namespace, Name: sent.Pod}]
 	return ok && !shown.Before(a.Begun)
 }
 
-// countedBy returns the budget whose status counts the pod: the budget that the eviction uses or, without one, the
+// countingBudget returns the budget whose status counts the pod: the budget that the eviction uses or, without one, the
 // last-ready budget of the pod's workload.
-func (e Eviction) countedBy() types.NamespacedName {
+func (e Eviction) countingBudget() types.NamespacedName {
 	if e.Budget.Name != "" {
 		return e.Budget
 	}
@@ -115,7 +115,7 @@ func (p *Plan) reserveForNode(place int) {
 // node's time limit, all pods have their turn, because pods that are left at the limit may be deleted without
 // checking their budgets.
 func (p *Plan) selectPodsInTurn(node *Node) []*corev1.Pod {
-	due := drain.Due(node.Leavers, p.in.Facts)
+	due := drain.PodsInTurn(node.Leavers, p.in.Facts)
 	if len(due) == len(node.Evict) {
 		return due
 	}
@@ -129,7 +129,7 @@ func (p *Plan) selectPodsInTurn(node *Node) []*corev1.Pod {
 
 func (p *Plan) reserveEviction(place int, pod *corev1.Pod) {
 	node, attempt := &p.in.Draining[place], p.in.lastAttempt(pod)
-	if p.in.isUnderWay(attempt) || p.movesPod(node, pod) {
+	if p.in.isUnderWay(attempt) || p.moveByRestart(node, pod) {
 		return
 	}
 	prediction, last := p.predictEviction(node, pod)
@@ -139,7 +139,7 @@ func (p *Plan) reserveEviction(place int, pod *corev1.Pod) {
 		p.addBlocked(node, pod, prediction.Obstacle)
 	case p.memory.Returned[returnOf(node, pod)] >= returnsAllowed:
 		p.addBlocked(node, pod, drain.Obstacle{Kind: drain.Returns})
-	case p.in.waitsForBudget(attempt, prediction):
+	case p.in.mustWaitToRetry(attempt, prediction):
 		p.addBlocked(node, pod, obstacleOfDenial(attempt, budget))
 		p.decideAgainAt(attempt.NotBefore)
 	case prediction.Spends && prediction.Version != "" && !p.awaitSpacing(budget): // it has an object
@@ -160,7 +160,7 @@ func (p *Plan) predictEviction(node *Node, pod *corev1.Pod) (prediction drain.Pr
 	if !prediction.Admitted() && prediction.Kind != drain.LastReady {
 		return prediction, 0
 	}
-	obstacle := p.findGuard(node, pod)
+	obstacle := p.findGuardObstacle(node, pod)
 	if obstacle.Kind == drain.NoObstacle && prediction.Spends {
 		obstacle = p.findUnsettled(pod, prediction)
 	}
@@ -172,7 +172,7 @@ func (p *Plan) predictEviction(node *Node, pod *corev1.Pod) (prediction drain.Pr
 	}
 	limit := p.lastReadyLimitOf(drain.WorkloadOf(pod))
 	switch {
-	case !obstacle.IsLast() || !p.awaitSuccessor(pod, limit):
+	case !obstacle.IsSeenLastReady() || !p.awaitSuccessor(pod, limit):
 		return drain.Prediction{Obstacle: obstacle, Version: prediction.Version}, 0
 	case prediction.Admitted():
 		return prediction, limit
@@ -233,10 +233,10 @@ func (in *Input) isUnderWay(attempt nodegroup.Attempt) bool {
 	return attempt.InFlight || (answered && in.Now.Before(attempt.Ended.Add(nodegroup.SeenWithin)))
 }
 
-// waitsForBudget reports whether an eviction that was not accepted must not be tried again yet. If a budget refused
+// mustWaitToRetry reports whether an eviction that was not accepted must not be tried again yet. If a budget refused
 // it, it is tried again once the budget's object changes or NotBefore has passed. After other answers, only NotBefore
 // counts.
-func (in *Input) waitsForBudget(attempt nodegroup.Attempt, prediction drain.Prediction) bool {
+func (in *Input) mustWaitToRetry(attempt nodegroup.Attempt, prediction drain.Prediction) bool {
 	if attempt.Begun.IsZero() || !in.Now.Before(attempt.NotBefore) {
 		return false
 	}

@@ -133,7 +133,7 @@ type Plan struct {
 	restarts []Restart
 	yielding []string
 	again    time.Time
-	// leaving counts, by budget, the pods of nodes in drain that are being deleted; see roomOf.
+	// leaving counts, by budget, the pods of nodes in drain that are being deleted; see roomOfBudget.
 	leaving map[types.NamespacedName]int32
 	// ofPeers has the budgets of pods on the first peers nodes in drain; see budgetsOfPeers.
 	ofPeers map[types.NamespacedName]bool

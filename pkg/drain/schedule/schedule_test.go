@@ -154,7 +154,7 @@ func TestDecide(t *testing.T) {
 		}, ""},
 		"one node after the other": {newInput(1, node("a", free("f-0")), node("b", pod("w-0"))), nil, "f-0 w-0"},
 		"a pressing budget first": {newInput(1, node("a", free("f-0")), node("b", pod("w-0"))), func(in *schedule.Input) {
-			in.Memory.Pressing = map[types.NamespacedName]bool{web: true}
+			in.Memory.Critical = map[types.NamespacedName]bool{web: true}
 		}, "w-0 f-0"},
 		"a node that waits anyway last": {newInput(0, node("a", free("f-0"), pod("w-0")), node("b", free("f-1"))), nil, "f-1 f-0 w-0:budget"},
 		"E51 a pod that came back twice": {newInput(1, node("a", build.Pod("w-0", build.OwnedBy("ReplicaSet", "web")))), func(in *schedule.Input) {
@@ -269,7 +269,7 @@ func TestPressingBudgets(t *testing.T) {
 		}
 		p := schedule.NewPlan(in)
 		p.NextNode(waiting[:1], slices.Values(waiting))
-		if got := fmt.Sprint(p.Decide().Memory.Pressing); got != want {
+		if got := fmt.Sprint(p.Decide().Memory.Critical); got != want {
 			t.Errorf("with pods gone after %s pressing are %s, want %s", gone, got, want)
 		}
 	}

@@ -19,7 +19,7 @@ const lookahead = 256
 
 // fewAtOnce and manyAtOnce limit how many evictions may be in flight while some are pressing. The limit between them
 // is one for each node that may be in drain. More evictions would delay those that other nodes wait for. If none is
-// pressing, or only one node is drained, this limit does not apply: then a node is empty sooner if all of its
+// critical, or only one node is drained, this limit does not apply: then a node is empty sooner if all of its
 // evictions begin at the same time. See docs/internals/eviction-order.md.
 const (
 	fewAtOnce  = 4
@@ -41,8 +41,8 @@ type candidate struct {
 type priority int
 
 const (
-	// pressing is an eviction that uses a budget which decides when the upgrade ends.
-	pressing priority = iota
+	// critical is an eviction that uses a budget which decides when the upgrade ends.
+	critical priority = iota
 	// needed is an eviction of a node without blocked pods.
 	needed
 	// idle is an eviction of a node with blocked pods: the node cannot become empty before these may leave.
@@ -53,7 +53,7 @@ const (
 // evictions, the order of the nodes does not matter.
 func (c candidate) compareUrgency(other candidate) int {
 	byNode := cmp.Compare(c.place, other.place)
-	if c.priority == pressing {
+	if c.priority == critical {
 		byNode = 0
 	}
 	return cmp.Or(cmp.Compare(c.priority, other.priority), byNode, cmp.Compare(c.room, other.room))
@@ -68,7 +68,7 @@ func (p *Plan) selectEvictions() []Eviction {
 	}
 	slices.SortStableFunc(p.candidates, candidate.compareUrgency)
 	selected := p.candidates
-	if limit := p.evictionsAtOnce(); limit > 0 {
+	if limit := p.maxInFlight(); limit > 0 {
 		selected = selected[:min(len(selected), max(0, limit-p.inFlight))]
 	}
 	evict := make([]Eviction, 0, len(selected))
@@ -85,9 +85,9 @@ func (p *Plan) selectEvictions() []Eviction {
 	return evict
 }
 
-// evictionsAtOnce returns how many evictions may be in flight now, 0 for any number.
-func (p *Plan) evictionsAtOnce() int {
-	none := p.memory.Pressing != nil && len(p.memory.Pressing) == 0
+// maxInFlight returns how many evictions may be in flight now, 0 for any number.
+func (p *Plan) maxInFlight() int {
+	none := p.memory.Critical != nil && len(p.memory.Critical) == 0
 	if none || p.in.Window == 1 {
 		return p.in.AtOnce
 	}
@@ -96,27 +96,27 @@ func (p *Plan) evictionsAtOnce() int {
 
 // rankEviction sets the candidate's priority and room.
 func (p *Plan) rankEviction(c *candidate) {
-	c.priority, c.room = needed, p.roomFor(c.pod)
+	c.priority, c.room = needed, p.roomForPod(c.pod)
 	switch {
-	case p.memory.Pressing[c.Budget]:
-		c.priority = pressing
+	case p.memory.Critical[c.Budget]:
+		c.priority = critical
 	case p.waits[c.place]:
 		c.priority = idle
 	}
 }
 
-// roomFor returns how many pods the pod's budget lets be missing. It returns MaxInt32 if no budget limits the
+// roomForPod returns how many pods the pod's budget lets be missing. It returns MaxInt32 if no budget limits the
 // eviction.
-func (p *Plan) roomFor(pod *corev1.Pod) int32 {
+func (p *Plan) roomForPod(pod *corev1.Pod) int32 {
 	if covering := p.in.Budgets.Covering(pod); len(covering) == 1 && drain.Ready(pod) {
-		return p.roomOf(covering[0])
+		return p.roomOfBudget(covering[0])
 	}
 	return math.MaxInt32
 }
 
-// roomOf returns how many pods the budget lets be missing while all are healthy. It assumes that only pods of nodes
+// roomOfBudget returns how many pods the budget lets be missing while all are healthy. It assumes that only pods of nodes
 // in drain are being deleted.
-func (p *Plan) roomOf(budget *drain.Budget) int32 {
+func (p *Plan) roomOfBudget(budget *drain.Budget) int32 {
 	if p.leaving == nil {
 		p.leaving = map[types.NamespacedName]int32{}
 		for i := range p.in.Draining {
@@ -149,7 +149,7 @@ type demand struct {
 }
 
 // measureDemand measures the demand of the nodes in drain and of the waiting nodes.
-func (p *Plan) measureDemand(pace *pace, ahead iter.Seq[Node]) *demand {
+func (p *Plan) measureDemand(pace *learned, ahead iter.Seq[Node]) *demand {
 	left := &demand{budgets: map[*drain.Budget]*budgetDemand{}, workloads: map[drain.Workload]*budgetDemand{}}
 	for i := range p.in.Draining {
 		left.addPods(p.in.Draining[i].Evict, budgetDemand{started: 1}, p.in.Budgets, pace)
@@ -168,7 +168,7 @@ func (p *Plan) measureDemand(pace *pace, ahead iter.Seq[Node]) *demand {
 }
 
 // addPods adds pods; one is the demand of a single pod.
-func (d *demand) addPods(pods []*corev1.Pod, one budgetDemand, budgets drain.Budgets, pace *pace) {
+func (d *demand) addPods(pods []*corev1.Pod, one budgetDemand, budgets drain.Budgets, pace *learned) {
 	for _, pod := range pods {
 		gone, refill := pace.timesOf(pod)
 		d.longest = max(d.longest, gone)
@@ -209,13 +209,13 @@ func (d *budgetDemand) timeOf(pods int, room int32) time.Duration {
 // a budget take at least as long as draining the waiting nodes, less one turn and one termination. It returns nil
 // until a pod was seen to leave, because until then the time that nodes take is not known. It also returns nil if
 // nodes are drained one by one, because then no node waits for a budget that another node uses.
-func (p *Plan) findCriticalBudgets(pace *pace, left *demand) map[types.NamespacedName]bool {
+func (p *Plan) findCriticalBudgets(pace *learned, left *demand) map[types.NamespacedName]bool {
 	if pace.usualGone == 0 || left == nil {
 		return nil
 	}
 	critical := map[types.NamespacedName]bool{}
 	for budget, d := range left.budgets {
-		if d.timeOf(d.started+d.waiting, p.roomOf(budget))+d.turn+left.longest >= left.places {
+		if d.timeOf(d.started+d.waiting, p.roomOfBudget(budget))+d.turn+left.longest >= left.places {
 			critical[budget.Key()] = true
 		}
 	}

@@ -81,8 +81,8 @@ type Keeper struct {
 // Keeper returns a keeper of the ledger for the view.
 func (l *Ledger) Keeper(v View) Keeper { return Keeper{View: v, l: l} }
 
-// askCloudOften requests that the group is read often. "" keeps the previous reason.
-func (k *Keeper) askCloudOften(reason string) {
+// pollCloudSoon requests that the group is read often. "" keeps the previous reason.
+func (k *Keeper) pollCloudSoon(reason string) {
 	k.decided.Poll = true
 	if reason != "" {
 		k.decided.Waiting = reason

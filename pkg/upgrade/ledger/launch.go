@@ -27,7 +27,7 @@ func (k Keeper) KeepSurgeLaunched() Decision {
 		missing := min(z.Surge, k.Counts.Left[zone]) - z.Contribution() - k.Counts.Shrinking[zone]
 		if k.Now.Before(z.RetryAt) {
 			if len(z.Open) > 0 {
-				k.askCloudOften("")
+				k.pollCloudSoon("")
 			}
 			k.requeueAt(z.RetryAt)
 			continue
@@ -52,7 +52,7 @@ func (k Keeper) LaunchMissing() Decision {
 		}
 		even = false
 		if k.Now.Before(z.RetryAt) {
-			k.askCloudOften("")
+			k.pollCloudSoon("")
 			k.requeueAt(z.RetryAt)
 			continue
 		}
@@ -78,7 +78,7 @@ func (k Keeper) ResolveOpenLaunches() Decision {
 func (k *Keeper) resolveOpenLaunches() bool {
 	for _, zone := range k.l.zoneNames() {
 		for _, launch := range k.l.books.Zones[zone].Open {
-			k.askCloudOften("")
+			k.pollCloudSoon("")
 			if launch.Max > 0 && k.Group.IsFreshAfter(k.PhaseBegan) && k.lastAttempt(k.launchAction(zone, launch)).Begun.IsZero() {
 				k.l.closeLaunch(zone, launch, false)
 			}
@@ -93,8 +93,8 @@ func (k *Keeper) resolveOpenLaunches() bool {
 // requestLaunches sends the zone's open launches.
 func (k *Keeper) requestLaunches(zone string) {
 	for _, launch := range k.l.books.Zones[zone].Open {
-		k.askCloudOften("")
-		if add := k.launchAction(zone, launch); !k.isUnproven(launch, k.lastAttempt(add)) {
+		k.pollCloudSoon("")
+		if add := k.launchAction(zone, launch); !k.isAwaitingProof(launch, k.lastAttempt(add)) {
 			k.addAction(add)
 		}
 	}
@@ -172,7 +172,7 @@ func (k *Keeper) recordAnswer(zone string, launch Launch) {
 	attempt := k.lastAttempt(k.launchAction(zone, launch))
 	if lost := attempt.Begun.IsZero() || attempt.Outcome == nodegroup.OutcomeUnclear; lost && !launch.Doubt {
 		launch.Doubt = true
-		k.l.doubtLaunch(zone, launch.Serial)
+		k.l.markLaunchDoubtful(zone, launch.Serial)
 	}
 	landed, refused := k.answerOfLaunch(launch, attempt)
 	switch {
@@ -195,8 +195,8 @@ func (k *Keeper) recordAnswer(zone string, launch Launch) {
 	}
 }
 
-// doubtLaunch records that the answer to a launch request was lost: the launch may have succeeded.
-func (l *Ledger) doubtLaunch(zone string, serial int) {
+// markLaunchDoubtful records that the answer to a launch request was lost: the launch may have succeeded.
+func (l *Ledger) markLaunchDoubtful(zone string, serial int) {
 	l.updateZone(zone, func(z *Zone) {
 		z.Open = slices.Clone(z.Open)
 		for i := range z.Open {
@@ -234,13 +234,13 @@ func (k *Keeper) answerOfLaunch(l Launch, attempt nodegroup.Attempt) (landed, re
 	case l.Max == 0 && attempt.Outcome == nodegroup.OutcomeFatal:
 		return false, false
 	default:
-		return false, refused && !k.isUnproven(l, attempt)
+		return false, refused && !k.isAwaitingProof(l, attempt)
 	}
 }
 
-// isUnproven reports whether a launch without a token was refused so recently that the group's reading may not show an
+// isAwaitingProof reports whether a launch without a token was refused so recently that the group's reading may not show an
 // earlier try whose answer was lost.
-func (k *Keeper) isUnproven(l Launch, attempt nodegroup.Attempt) bool {
+func (k *Keeper) isAwaitingProof(l Launch, attempt nodegroup.Attempt) bool {
 	maybe := attempt.Outcome == nodegroup.OutcomeMoved || attempt.Outcome == nodegroup.OutcomeFatal
 	return l.Max > 0 && l.Doubt && maybe && !k.Group.IsFreshAfter(attempt.Ended)
 }

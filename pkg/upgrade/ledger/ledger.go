@@ -277,8 +277,8 @@ func (l *Ledger) UnbookRemoval(zone string, earlier bool) {
 	}
 }
 
-// BookKnown records a member as one that existed before the upgrade.
-func (l *Ledger) BookKnown(name string) {
+// BookPreexisting records a member as one that existed before the upgrade.
+func (l *Ledger) BookPreexisting(name string) {
 	if at, known := slices.BinarySearch(l.books.Known, name); !known {
 		l.books.Known = slices.Insert(slices.Clone(l.books.Known), at, name)
 	}

@@ -20,7 +20,7 @@ func (k *Keeper) raiseMaximum() bool {
 		return true
 	}
 	if g.Max < b.MaxSeen {
-		k.askCloudOften("the group's maximum to be read again: a user or another process may have lowered it")
+		k.pollCloudSoon("the group's maximum to be read again: a user or another process may have lowered it")
 		return false
 	}
 	if b.MaxTo == 0 || g.Max >= b.MaxTo {
@@ -31,27 +31,27 @@ func (k *Keeper) raiseMaximum() bool {
 		b.MaxFrom = cmp.Or(b.MaxFrom, g.Max)
 		b.MaxTo = g.Desired + missing
 	}
-	k.askCloudOften("")
+	k.pollCloudSoon("")
 	k.addAction(nodegroup.RaiseMax{From: g.Max, Max: b.MaxTo})
 	return false
 }
 
-// MakeRoom raises the maximum by n nodes, once, so that an autoscaler can add new nodes beside those that they replace
+// RaiseMaximumOnce raises the maximum by n nodes, once, so that an autoscaler can add new nodes beside those that they replace
 // (GKE G77).
-func (k Keeper) MakeRoom(n int) Decision {
+func (k Keeper) RaiseMaximumOnce(n int) Decision {
 	b, g := &k.l.books, k.Group
 	switch {
 	case k.Limits.KeepMax || !g.Can.Bounds || (b.MaxTo == 0 && n == 0):
 		return k.finishDecision(true)
 	case g.Max < b.MaxSeen:
-		k.askCloudOften("the group's maximum to be read again: a user or another process may have lowered it")
+		k.pollCloudSoon("the group's maximum to be read again: a user or another process may have lowered it")
 		return k.decided
 	case b.MaxTo == 0:
 		b.MaxFrom, b.MaxTo = g.Max, g.Max+n
 	case g.Max >= b.MaxTo:
 		return k.finishDecision(true)
 	}
-	k.askCloudOften("")
+	k.pollCloudSoon("")
 	k.addAction(nodegroup.RaiseMax{From: g.Max, Max: b.MaxTo})
 	return k.decided
 }
@@ -130,18 +130,18 @@ func (k Keeper) LowerMaximum() Decision {
 	b, g := &k.l.books, k.Group
 	old := !g.IsFreshAfter(b.Changed)
 	if old && k.mayNotShowRaise() {
-		k.askCloudOften("")
+		k.pollCloudSoon("")
 		return k.decided
 	}
 	if b.MaxLow != 0 && g.Max == b.MaxLow {
 		b.MaxTo, b.MaxLow = b.MaxLow, 0 // the raise is taken back, at least partly
 	}
-	if k.endRaise() {
+	if k.dropForeignRaise() {
 		return k.finishDecision(true)
 	}
-	k.askCloudOften("")
+	k.pollCloudSoon("")
 	if g.Desired > b.MaxFrom && k.l.Contribution() <= 0 && old {
-		k.askCloudOften("the group's desired size to show the removed nodes")
+		k.pollCloudSoon("the group's desired size to show the removed nodes")
 		return k.decided
 	}
 	low := max(b.MaxFrom, g.Desired)
@@ -153,10 +153,10 @@ func (k Keeper) LowerMaximum() Decision {
 	return k.decided
 }
 
-// endRaise removes a raise from the ledger if another process has changed the maximum since. It reports whether nothing
+// dropForeignRaise removes a raise from the ledger if another process has changed the maximum since. It reports whether nothing
 // can be taken back now: there is no raise, or an unanswered launch may be part of it, which is decided when the
 // upgrade continues.
-func (k *Keeper) endRaise() (over bool) {
+func (k *Keeper) dropForeignRaise() (over bool) {
 	b, g := &k.l.books, k.Group
 	switch {
 	case b.MaxTo > g.Max && k.l.OpenLaunches() > 0:

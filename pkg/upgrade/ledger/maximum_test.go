@@ -120,7 +120,7 @@ func TestMakeRoom(t *testing.T) {
 			if c.change != nil {
 				c.change(&v)
 			}
-			wantDecision(t, l.Keeper(v).MakeRoom(3), c.want)
+			wantDecision(t, l.Keeper(v).RaiseMaximumOnce(3), c.want)
 		})
 	}
 }

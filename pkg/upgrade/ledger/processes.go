@@ -36,7 +36,7 @@ func ResumeProcesses(v View) Decision {
 	quiesced := v.lastAttempt(nodegroup.Quiesce{})
 	ours := v.StillSuspended()
 	switch {
-	case len(v.Suspended) > 0 && (quiesced.InFlight || isNotYetVisible(&v, quiesced)):
+	case len(v.Suspended) > 0 && (quiesced.InFlight || isSuspensionUnseen(&v, quiesced)):
 		return Decision{Poll: true}
 	case len(ours) == 0:
 		return Decision{Done: true}
@@ -49,8 +49,10 @@ func ResumeProcesses(v View) Decision {
 	return Decision{Poll: coming, Done: !coming} // later readings show what is still suspended
 }
 
-// isQuiesced reports whether the process would terminate nodes without a drain.
-func (v *View) isQuiesced(process string) bool { return slices.Contains(v.Group.Quiesce, process) }
+// terminatesWithoutDrain reports whether the process would terminate nodes without a drain.
+func (v *View) terminatesWithoutDrain(process string) bool {
+	return slices.Contains(v.Group.Quiesce, process)
+}
 
 // StillSuspended returns the processes that the upgrade suspended and that nobody has resumed.
 func (v *View) StillSuspended() []string {
@@ -68,12 +70,12 @@ func (v *View) HeldSuspended() []string {
 	if areZonesBalanced(v) {
 		return nil
 	}
-	return slices.DeleteFunc(v.StillSuspended(), func(process string) bool { return !v.isQuiesced(process) })
+	return slices.DeleteFunc(v.StillSuspended(), func(process string) bool { return !v.terminatesWithoutDrain(process) })
 }
 
-// isNotYetVisible reports whether the group's reading is too old to show the upgrade's suspension: older than the
+// isSuspensionUnseen reports whether the group's reading is too old to show the upgrade's suspension: older than the
 // answer, or so old that the attempt may have been forgotten.
-func isNotYetVisible(v *View, quiesced nodegroup.Attempt) bool {
+func isSuspensionUnseen(v *View, quiesced nodegroup.Attempt) bool {
 	if len(v.StillSuspended()) == len(v.Suspended) {
 		return false
 	}
@@ -90,7 +92,7 @@ func isNotYetVisible(v *View, quiesced nodegroup.Attempt) bool {
 func isResuming(v *View, quiesced nodegroup.Attempt) bool {
 	resumed := v.lastAttempt(nodegroup.Resume{})
 	landed := resumed.Outcome == nodegroup.OutcomeDone || resumed.Outcome == nodegroup.OutcomeUnclear
-	if sent, ok := resumed.Action.(nodegroup.Resume); ok && !slices.ContainsFunc(sent.Processes, v.isQuiesced) {
+	if sent, ok := resumed.Action.(nodegroup.Resume); ok && !slices.ContainsFunc(sent.Processes, v.terminatesWithoutDrain) {
 		return false // the request named none of the remaining processes
 	}
 	return resumed.InFlight || (landed && resumed.Ended.After(quiesced.Ended) && !v.Group.IsFreshAfter(resumed.Ended))

@@ -33,7 +33,7 @@ func (k Keeper) Rebuild(known []*nodegroup.Member) {
 		})
 	}
 	room := k.Limits.Surge
-	if k.Limits.Refilled { // MakeRoom made room for one new node for each outdated one
+	if k.Limits.Refilled { // RaiseMaximumOnce made room for one new node for each outdated one
 		for _, left := range k.Counts.Left {
 			room += left
 		}
@@ -81,7 +81,7 @@ func groupByZone(l *Ledger, counts map[string]int) map[string]int {
 // upgrade.
 func (k Keeper) AdoptTarget(known []string, earlier map[string]int) {
 	k.l.books.Known = slices.Sorted(slices.Values(slices.Concat(k.l.books.Known, known)))
-	for zone, surge := range k.spreadSurgeAgain() {
+	for zone, surge := range k.respreadSurge() {
 		k.l.updateZone(zone, func(z *Zone) {
 			z.Surge, z.Carried, z.Earlier = surge, z.Carried-z.Earlier+earlier[zone], earlier[zone]
 		})
@@ -94,15 +94,15 @@ func (k Keeper) AdoptTarget(known []string, earlier map[string]int) {
 // revision, except those that the group is still bringing up. arriving counts the latter by the ledger's zones.
 func (k Keeper) CarryOver(known []string, arriving map[string]int) {
 	k.l.books.Known = known
-	for zone, surge := range k.spreadSurgeAgain() {
+	for zone, surge := range k.respreadSurge() {
 		k.l.updateZone(zone, func(z *Zone) {
 			z.Surge, z.Replaced, z.Removed, z.Carried = surge, z.Removed, 0, z.Contribution()-arriving[zone]
 		})
 	}
 }
 
-// spreadSurgeAgain distributes the surge among the ledger's zones again, when zones already have some of it.
-func (k *Keeper) spreadSurgeAgain() map[string]int {
+// respreadSurge distributes the surge among the ledger's zones again, when zones already have some of it.
+func (k *Keeper) respreadSurge() map[string]int {
 	surge, free := map[string]int{}, map[string]int{}
 	left := k.Limits.Surge
 	for zone, z := range k.l.books.Zones {
@@ -118,9 +118,9 @@ func (k *Keeper) spreadSurgeAgain() map[string]int {
 	return surge
 }
 
-// CountBroughtIn counts, by the ledger's zones, the instances that exist because of the upgrade: replacements of
+// CountAddedInstances counts, by the ledger's zones, the instances that exist because of the upgrade: replacements of
 // removed nodes, and launches.
-func (l *Ledger) CountBroughtIn() map[string]int {
+func (l *Ledger) CountAddedInstances() map[string]int {
 	counts := map[string]int{}
 	for zone, z := range l.books.Zones {
 		counts[zone] = z.Removed + z.Contribution()
@@ -128,10 +128,10 @@ func (l *Ledger) CountBroughtIn() map[string]int {
 	return counts
 }
 
-// SpreadMissing moves the instances that the group will still launch by itself from unseen to arriving. The group
+// MoveMissingToArriving moves the instances that the group will still launch by itself from unseen to arriving. The group
 // launches them in zones of its choice. They are counted where they are expected, as far as that is known, and the rest
 // in one zone. Both maps count by the ledger's zones.
-func (k Keeper) SpreadMissing(unseen, arriving map[string]int) {
+func (k Keeper) MoveMissingToArriving(unseen, arriving map[string]int) {
 	missing := max(0, k.Group.Desired-k.Counts.Instances)
 	zones := k.l.zoneNames()
 	for _, zone := range zones {

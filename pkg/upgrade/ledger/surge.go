@@ -26,16 +26,16 @@ func SpreadSurge(n int, outdated map[string]int) map[string]int {
 
 func sortedZones(counts map[string]int) []string { return slices.Sorted(maps.Keys(counts)) }
 
-// DealSurge distributes n surge nodes among the zones, and never lowers a zone's surge; see SpreadSurge.
-func (l *Ledger) DealSurge(n int, outdated map[string]int) {
+// AssignSurge distributes n surge nodes among the zones, and never lowers a zone's surge; see SpreadSurge.
+func (l *Ledger) AssignSurge(n int, outdated map[string]int) {
 	for zone, surge := range SpreadSurge(n, outdated) {
 		l.updateZone(zone, func(z *Zone) { z.Surge = max(z.Surge, surge) })
 	}
 }
 
-// GiveSurge gives all surge to one of the ledger's zones, up to its number of outdated nodes. It leaves out what other
+// AssignAllSurge gives all surge to one of the ledger's zones, up to its number of outdated nodes. It leaves out what other
 // zones still have of it.
-func (k Keeper) GiveSurge(to string) {
+func (k Keeper) AssignAllSurge(to string) {
 	surge := k.Limits.Surge
 	for zone, z := range k.l.books.Zones {
 		if zone != to {
@@ -61,7 +61,7 @@ func (l *Ledger) SurgeWanted(left map[string]int) int {
 // each zone with surge has one (EKS E24–E27). Nodes that an autoscaler removed do not come back: then the remaining
 // ones must be enough.
 func (k Keeper) IsSurgeUsable(wanted int) bool {
-	c, taken := &k.Counts, k.nothingComes()
+	c, taken := &k.Counts, k.isFullyLaunched()
 	if (c.Usable < wanted && !taken) || c.Usable < c.Fresh || k.l.OpenLaunches() > 0 {
 		return false
 	}
@@ -73,9 +73,9 @@ func (k Keeper) IsSurgeUsable(wanted int) bool {
 	return true
 }
 
-// nothingComes reports whether the group has as many instances as it wants, by a reading that is newer than the
+// isFullyLaunched reports whether the group has as many instances as it wants, by a reading that is newer than the
 // upgrade's last change: no further node will come up by itself.
-func (k *Keeper) nothingComes() bool {
+func (k *Keeper) isFullyLaunched() bool {
 	return k.Group.Can.Resize && k.Group.IsFreshAfter(k.l.books.Changed) && k.Counts.Instances >= k.Group.Desired
 }
 
@@ -102,10 +102,10 @@ func (k Keeper) CanShrinkGroup() bool {
 	return k.Group.Can.Resize && size > k.Group.Min
 }
 
-// AwaitsLaunch reports whether a termination in the ledger's zone must wait for a launch. Only the group's size shows
+// MustAwaitLaunch reports whether a termination in the ledger's zone must wait for a launch. Only the group's size shows
 // whether a launch without a token has landed, so the size must not fall before that. A launch with a token makes room
 // above the group's minimum for the nodes that this zone must give back.
-func (k Keeper) AwaitsLaunch(zone string) bool {
+func (k Keeper) MustAwaitLaunch(zone string) bool {
 	if !k.l.books.Zonal {
 		return k.l.OpenLaunches() > 0
 	}

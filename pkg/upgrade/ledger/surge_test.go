@@ -182,7 +182,7 @@ func TestGiveSurge(t *testing.T) {
 			l := ledger.FromBooks(ledger.Books{Zonal: true, Zones: c.zones})
 			v := view()
 			v.Limits.Surge, v.Counts.Left = c.surge, map[string]int{"b": c.left}
-			l.Keeper(v).GiveSurge("b")
+			l.Keeper(v).AssignAllSurge("b")
 			got := map[string]int{}
 			for zone, z := range l.Books().Zones {
 				got[zone] = z.Surge

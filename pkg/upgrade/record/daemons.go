@@ -9,9 +9,9 @@ type DaemonRecord struct {
 	Usual Duration `json:"usual,omitzero"`
 }
 
-// Tolerated returns how many of the pods may be unready without being worse than before. That is as many as before, or
+// ToleratedUnready returns how many of the pods may be unready without being worse than before. That is as many as before, or
 // the same share of more pods. If none was ready before, all may be unready.
-func (r DaemonRecord) Tolerated(pods int) int {
+func (r DaemonRecord) ToleratedUnready(pods int) int {
 	if r.Unready == 0 {
 		return 0
 	}

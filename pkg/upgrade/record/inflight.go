@@ -13,9 +13,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
-// OpenShrinks counts, by ledger zone, the terminations that will shrink the group and have not landed. If landed is
+// CountShrinks counts, by ledger zone, the terminations that will shrink the group and have not landed. If landed is
 // true, it counts those that have landed, too.
-func (r *Record) OpenShrinks(landed bool) map[string]int {
+func (r *Record) CountShrinks(landed bool) map[string]int {
 	var counts map[string]int
 	for _, n := range r.Nodes {
 		if n.State == NodeRemoving && n.Shrink && (landed || !n.Landed) {
@@ -53,9 +53,9 @@ func (r *Record) RecordNameOf(m *nodegroup.Member) (name string, started bool) {
 	return "", false
 }
 
-// StartedMembers returns the ascending indexes of the members that the node records may belong to. A record keeps the
+// IndexesOfStarted returns the ascending indexes of the members that the node records may belong to. A record keeps the
 // name that the member had when it was started. If a node joins later, that name is still its instance's ID.
-func (r *Record) StartedMembers(members []nodegroup.Member) []int {
+func (r *Record) IndexesOfStarted(members []nodegroup.Member) []int {
 	var places []int
 	for name, n := range r.Nodes {
 		i, found := nodegroup.IndexOfMember(members, name)
@@ -79,8 +79,8 @@ func (r *Record) StartedMembers(members []nodegroup.Member) []int {
 	return slices.Compact(places)
 }
 
-// FindStarted returns the record of a member that was started.
-func (r *Record) FindStarted(m *nodegroup.Member) (NodeRecord, bool) {
+// StartedRecord returns the record of a member that was started.
+func (r *Record) StartedRecord(m *nodegroup.Member) (NodeRecord, bool) {
 	name, ok := r.RecordNameOf(m)
 	return r.Nodes[name], ok
 }
@@ -99,8 +99,8 @@ func (r *Record) StartedNames() []string {
 
 // IsTerminating reports whether the member is terminating, quarantined or drained.
 func (r *Record) IsTerminating(m *nodegroup.Member) bool {
-	n, started := r.FindStarted(m)
-	return m.Instance.State == nodegroup.InstanceLeaving || (started && IsEnding(n.State))
+	n, started := r.StartedRecord(m)
+	return m.Instance.State == nodegroup.InstanceLeaving || (started && IsPastDrain(n.State))
 }
 
 // NoneInState reports whether no node is in any of the states.
@@ -119,9 +119,9 @@ func CountNodes(r *Record, is func(NodeRecord) bool) int {
 	return count
 }
 
-// IsNotEnding reports whether the member has no node record: the upgrade has not started it, and does not give it back.
-func (r *Record) IsNotEnding(m *nodegroup.Member) bool {
-	_, ending := r.FindStarted(m)
+// HasNoNodeRecord reports whether the member has no node record: the upgrade has not started it, and does not give it back.
+func (r *Record) HasNoNodeRecord(m *nodegroup.Member) bool {
+	_, ending := r.StartedRecord(m)
 	return !ending
 }
 
@@ -165,18 +165,18 @@ func (r *Record) NewMembers(members []nodegroup.Member) []*nodegroup.Member {
 	return fresh
 }
 
-// GroupBaseline returns the text of this run's annotation about the group before the upgrade; "" for a group without a
+// BaselineText returns the text of this run's annotation about the group before the upgrade; "" for a group without a
 // size.
-func (r *Record) GroupBaseline() string {
+func (r *Record) BaselineText() string {
 	if r.Sizes.Desired == 0 {
 		return ""
 	}
 	s := r.Sizes
-	return nodemark.GroupBaseline{Desired: s.Desired, Min: s.Min, Max: s.Max, Zones: s.Zones, Suspended: r.Suspended}.Text()
+	return nodemark.GroupBaseline{Desired: s.Desired, Min: s.Min, Max: s.Max, Zones: s.Zones, Suspended: r.Suspended}.Encode()
 }
 
-// WasLaunched reports whether the member was created after the upgrade, or its rollback, began. Instances that
+// WasCreatedDuringUpgrade reports whether the member was created after the upgrade, or its rollback, began. Instances that
 // existed before and had no node do not count.
-func (r *Record) WasLaunched(m *nodegroup.Member) bool {
+func (r *Record) WasCreatedDuringUpgrade(m *nodegroup.Member) bool {
 	return !r.Ledger.IsPreexisting(m) && (m.Node == nil || !m.Node.CreationTimestamp.Time.Before(r.Started))
 }

@@ -105,9 +105,9 @@ type NodeRecord struct {
 // IsGivenBack reports whether the node is a new one that is given back, and was never started.
 func (n NodeRecord) IsGivenBack() bool { return n.State == NodeRemoving && n.Batch == 0 }
 
-// IsMachineOf reports whether the record names the member's machine; true if either names none. The machine of a node
+// MatchesMachineOf reports whether the record names the member's machine; true if either names none. The machine of a node
 // never changes: if a record names another one, another process wrote it.
-func (n NodeRecord) IsMachineOf(m *nodegroup.Member) bool {
+func (n NodeRecord) MatchesMachineOf(m *nodegroup.Member) bool {
 	return n.Instance == "" || m.Instance.ID == "" || n.Instance == m.Instance.ID
 }
 
@@ -118,8 +118,10 @@ func (n NodeRecord) mayBeWithoutNode(m *nodegroup.Member) bool {
 	return n.UID == "" || n.IsGivenBack() || m.Outdated || m.Instance.State == nodegroup.InstanceLeaving
 }
 
-// IsEnding reports whether a node in the state needs no further termination.
-func IsEnding(s NodeState) bool { return s == NodeRemoving || s == NodeQuarantined || s == NodeDrained }
+// IsPastDrain reports whether a node in the state needs no further termination.
+func IsPastDrain(s NodeState) bool {
+	return s == NodeRemoving || s == NodeQuarantined || s == NodeDrained
+}
 
 // IsInDrain reports whether a node in the state is being drained, or is empty and in its settle time.
 func IsInDrain(s NodeState) bool { return s == NodeDraining || s == NodeForcing || s == NodeEmpty }

@@ -42,7 +42,7 @@ type Record struct {
 	// SetTo are the IDs of the revisions that this upgrade asked the cloud to point the group at.
 	SetTo []string `json:"setTo,omitempty"`
 	// Back is true if this is a rollback (GKE G28).
-	Back bool `json:"back,omitempty"`
+	Rollback bool `json:"back,omitempty"`
 	// Provider names where the group's nodes come from, like Group.Provider. It is empty in records of older versions.
 	Provider string `json:"provider,omitempty"`
 	// Earlier are the runs of older upgrades of the group whose marks its nodes still had when this upgrade began.
@@ -132,8 +132,8 @@ func (r *Record) CountDrained() int {
 	return CountNodes(r, func(n NodeRecord) bool { return n.State == NodeDrained })
 }
 
-// InFlight returns the UIDs, by name, of the nodes that are being drained or removed.
-func (r *Record) InFlight() map[string]types.UID {
+// InFlightUIDs returns the UIDs, by name, of the nodes that are being drained or removed.
+func (r *Record) InFlightUIDs() map[string]types.UID {
 	nodes := map[string]types.UID{}
 	for name, n := range r.Nodes {
 		if n.UID != "" && (IsInDrain(n.State) || n.State == NodeRemoving) {
@@ -173,18 +173,18 @@ func (r *Record) DrainDeadlines() map[string]time.Time {
 	return limits
 }
 
-// WithMoreTime returns the record with the deadlines of the nodes in drain moved by the duration.
-func (r *Record) WithMoreTime(by time.Duration) Record {
-	return moveLimits(r, func(NodeRecord) time.Duration { return by })
+// WithDeadlinesMoved returns the record with the deadlines of the nodes in drain moved by the duration.
+func (r *Record) WithDeadlinesMoved(by time.Duration) Record {
+	return moveDeadlines(r, func(NodeRecord) time.Duration { return by })
 }
 
 // CreditIdleTime returns the record with the deadlines of the nodes in drain moved by the time, up to now, in which no
 // holder of the lease was at work: such time does not count. Idle time from before a node's drain began moves nothing.
 func CreditIdleTime(r *Record, idle time.Duration, now time.Time) Record {
-	return moveLimits(r, func(n NodeRecord) time.Duration { return max(0, min(idle, now.Sub(n.Began))) })
+	return moveDeadlines(r, func(n NodeRecord) time.Duration { return max(0, min(idle, now.Sub(n.Began))) })
 }
 
-func moveLimits(r *Record, by func(NodeRecord) time.Duration) Record {
+func moveDeadlines(r *Record, by func(NodeRecord) time.Duration) Record {
 	c := r.Clone()
 	for name, limit := range r.DrainDeadlines() {
 		n := c.Nodes[name]
@@ -221,11 +221,11 @@ func (r *Record) Reopened() Record {
 // actions of the step begin. Changes that later readings of the cluster and the cloud show again are stored together
 // with the next other change.
 func MustStoreRecord(stored, record *Record) bool {
-	return record.Run != "" && (!maps.EqualFunc(stored.Nodes, record.Nodes, isStoredNode) ||
+	return record.Run != "" && (!maps.EqualFunc(stored.Nodes, record.Nodes, isSameNode) ||
 		!reflect.DeepEqual(stored.withoutObserved(), record.withoutObserved()))
 }
 
-func isStoredNode(stored, n NodeRecord) bool {
+func isSameNode(stored, n NodeRecord) bool {
 	return reflect.DeepEqual(stored.withoutObserved(), n.withoutObserved())
 }
 

@@ -101,8 +101,8 @@ func (r *Request) RefusesBlocked() bool {
 	return !traits.DeletesRest && !traits.Expires && r.OnTimeout == Fail
 }
 
-// IsRefilled reports whether only an autoscaler adds new nodes (GKE G70).
-func (r *Request) IsRefilled() bool { return r.Strategy.Traits().ByAutoscaler }
+// IsFilledByAutoscaler reports whether only an autoscaler adds new nodes (GKE G70).
+func (r *Request) IsFilledByAutoscaler() bool { return r.Strategy.Traits().ByAutoscaler }
 
 // IgnoresUnready reports whether the workload's pods need not become ready. Its kind may be written
 // in lower case.
@@ -137,7 +137,7 @@ type setting struct {
 	// value points to the field.
 	value any
 	// ofModel is true if each model has its own default for it. untold is true if DescribeDifferences leaves it out.
-	ofModel, untold bool
+	ofModel, hidden bool
 }
 
 // listSettings returns the fields that flags set. Those that only a blue-green upgrade has come last.
@@ -146,9 +146,9 @@ func (r *Request) listSettings() []setting {
 		{flag: "strategy", value: &r.Strategy},
 		{flag: "like", value: &r.Like},
 		{flag: "to", value: &r.To},
-		{flag: "current", value: &r.Current, untold: true},
+		{flag: "current", value: &r.Current, hidden: true},
 		{flag: "max-unavailable", value: &r.MaxUnavailable, ofModel: true},
-		{flag: "max-unavailable", value: &r.Window, ofModel: true, untold: true},
+		{flag: "max-unavailable", value: &r.Window, ofModel: true, hidden: true},
 		{flag: "batch-barrier", value: &r.BatchBarrier},
 		{flag: "wait-for-drain", value: &r.WaitForDrain},
 		{flag: "drain-timeout", value: &r.DrainTimeout, ofModel: true},
@@ -157,9 +157,9 @@ func (r *Request) listSettings() []setting {
 		{flag: "on-timeout", value: &r.OnTimeout, ofModel: true},
 		{flag: "unmanaged-pods", value: &r.EvictUnmanaged},
 		{flag: "respect-do-not-disrupt", value: &r.RespectDoNotDisrupt},
-		{flag: "implicit-budgets", value: &r.NoImplicitBudgets, untold: true},
-		{flag: "ignore-unready", value: &r.IgnoreUnready, untold: true},
-		{flag: "move", value: &r.Move, untold: true},
+		{flag: "implicit-budgets", value: &r.NoImplicitBudgets, hidden: true},
+		{flag: "ignore-unready", value: &r.IgnoreUnready, hidden: true},
+		{flag: "move", value: &r.Move, hidden: true},
 		{flag: "keep-max", value: &r.KeepMax},
 		{flag: "keep-fence", value: &r.KeepFence},
 		{flag: "wait-replacement", value: &r.WaitReplacement},
@@ -201,7 +201,7 @@ func (r *Request) DescribeDifferences(other Request) string {
 	var changed []string
 	mine, theirs := r.listSettings(), other.listSettings()
 	for i := range min(len(mine), len(theirs)) {
-		if mine[i].untold {
+		if mine[i].hidden {
 			continue
 		}
 		was, is := reflect.ValueOf(mine[i].value).Elem().Interface(), reflect.ValueOf(theirs[i].value).Elem().Interface()

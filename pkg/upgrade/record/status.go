@@ -37,7 +37,7 @@ type Status struct {
 	// Manager is the service that replaces the nodes, such as "EKS"; it is left out if this tool does.
 	Manager string `json:"manager,omitempty"`
 	// Back is true if this is a rollback.
-	Back bool `json:"back,omitempty"`
+	Rollback bool `json:"back,omitempty"`
 	// Total counts the nodes that the upgrade replaces. Replaced counts those of them that are gone, or are drained and
 	// left for their owner to replace. Drained counts those of Replaced that are drained and not known to be replaced.
 	Total    int `json:"total"`

@@ -15,8 +15,8 @@ func (r *Record) OwnsFence(m *nodegroup.Member) bool {
 	return run != "" && (run == r.Run || slices.Contains(r.Earlier, run))
 }
 
-// Releasing returns the record of a finished upgrade, opened again only to release nodes that became current since.
-func (r *Record) Releasing(wanted nodegroup.Revision) Record {
+// AsReleasing returns the record of a finished upgrade, opened again only to release nodes that became current since.
+func (r *Record) AsReleasing(wanted nodegroup.Revision) Record {
 	c := r.Reopened()
 	c.Target, c.Phase = wanted, PhaseScaleDown
 	return c
@@ -54,22 +54,22 @@ func (v Verb) DescribeObject() string {
 	return string(v)
 }
 
-// Undoing returns the verb that continues a stopped or running undo: VerbAbort or VerbRollback. It returns "" if the
+// UndoVerb returns the verb that continues a stopped or running undo: VerbAbort or VerbRollback. It returns "" if the
 // upgrade itself would continue.
-func (r *Record) Undoing() Verb {
+func (r *Record) UndoVerb() Verb {
 	switch {
 	case !r.IsResumable():
 		return ""
 	case r.Stopping == Aborted:
 		return VerbAbort
-	case r.Back:
+	case r.Rollback:
 		return VerbRollback
 	}
 	return ""
 }
 
-// Retargeted returns the record of an upgrade that continues to a new target, because the target moved.
-func (r *Record) Retargeted(to nodegroup.Revision) Record {
+// WithTarget returns the record of an upgrade that continues to a new target, because the target moved.
+func (r *Record) WithTarget(to nodegroup.Revision) Record {
 	c := r.Clone()
 	moved := to.ID != c.Target.ID
 	c.Ledger.MarkMoved(c.Ledger.TargetMoved() || moved)
@@ -77,15 +77,15 @@ func (r *Record) Retargeted(to nodegroup.Revision) Record {
 		c.Delegation, c.Phase = c.Delegation.NextAttempt(), PhaseSetup
 	}
 	if moved {
-		c.ForgetProofs()
+		c.ForgetProven()
 	}
 	c.Target = to
 	return c
 }
 
-// ForgetProofs forgets which workloads are known to start on current nodes, because other nodes are current from now
+// ForgetProven forgets which workloads are known to start on current nodes, because other nodes are current from now
 // on.
-func (r *Record) ForgetProofs() {
+func (r *Record) ForgetProven() {
 	r.Workloads = maps.Clone(r.Workloads)
 	for name, w := range r.Workloads {
 		w.Proven, w.Canary = false, ""
@@ -93,12 +93,12 @@ func (r *Record) ForgetProofs() {
 	}
 }
 
-// Aborting returns the record of an upgrade that is being aborted: what it changed is undone, and nothing of it
+// AsAborting returns the record of an upgrade that is being aborted: what it changed is undone, and nothing of it
 // continues.
-func (r *Record) Aborting() Record {
+func (r *Record) AsAborting() Record {
 	c := r.Reopened()
 	c.Stopping, c.PhaseBegan, c.Soak = Aborted, r.Ended, Soak{}
-	c.DropStarted(func(n NodeRecord) bool { return IsRemoving(n) || n.State == NodeDrained }) // see giveDrainedBack
+	c.DropNodesExcept(func(n NodeRecord) bool { return IsRemoving(n) || n.State == NodeDrained }) // see giveDrainedBack
 	c.Ledger.ForgetRefusals()
 	return c
 }
@@ -111,14 +111,14 @@ func (r *Record) OriginalRevision() nodegroup.Revision {
 	return r.Previous
 }
 
-// HasSet reports whether this upgrade asked the cloud to point the group at the revision. Records of older versions do
+// HasSetRevision reports whether this upgrade asked the cloud to point the group at the revision. Records of older versions do
 // not name the revisions: they asked for the target of the request.
-func (r *Record) HasSet(revision string) bool {
+func (r *Record) HasSetRevision(revision string) bool {
 	return slices.Contains(r.SetTo, revision) || (r.Request.To != "" && revision == r.Target.ID)
 }
 
-// OriginallyPointed records that a user pointed the group at the revision. Pointed stays empty if that is Previous.
-func (r *Record) OriginallyPointed(at nodegroup.Revision) {
+// SetOriginalRevision records that a user pointed the group at the revision. Pointed stays empty if that is Previous.
+func (r *Record) SetOriginalRevision(at nodegroup.Revision) {
 	if r.Pointed = at; at.ID == r.Previous.ID {
 		r.Pointed = nodegroup.Revision{}
 	}
@@ -127,9 +127,9 @@ func (r *Record) OriginallyPointed(at nodegroup.Revision) {
 // IsRemoving reports whether the node is being terminated.
 func IsRemoving(n NodeRecord) bool { return n.State == NodeRemoving }
 
-// DropStarted removes the nodes that were started from the record, except those that keep selects. A
+// DropNodesExcept removes the nodes that were started from the record, except those that keep selects. A
 // node that is being terminated stays on record until it is gone, or its termination has failed.
-func (r *Record) DropStarted(keep func(NodeRecord) bool) {
+func (r *Record) DropNodesExcept(keep func(NodeRecord) bool) {
 	maps.DeleteFunc(r.Nodes, func(_ string, n NodeRecord) bool { return !keep(n) })
 	for name, n := range r.Nodes {
 		n.Batch = 0
@@ -137,11 +137,11 @@ func (r *Record) DropStarted(keep func(NodeRecord) bool) {
 	}
 }
 
-// PausedByRequest reports whether a user asked for the pause; the upgrade can also pause for its own reasons.
-func PausedByRequest(r *Record) bool { return r.Result == Paused && r.PausedBy != "" }
+// IsPausedByRequest reports whether a user asked for the pause; the upgrade can also pause for its own reasons.
+func IsPausedByRequest(r *Record) bool { return r.Result == Paused && r.PausedBy != "" }
 
-// MarkPaused returns the record, paused by a user, of an upgrade that no process carries out.
-func MarkPaused(r *Record, group, by string, now time.Time) Record {
+// AsPaused returns the record, paused by a user, of an upgrade that no process carries out.
+func AsPaused(r *Record, group, by string, now time.Time) Record {
 	c := r.Clone()
 	c.Result, c.PausedBy, c.Message, c.Ended = Paused, by, "", now.UTC().Truncate(time.Second)
 	c.Message = PauseMessage(&c, group)
@@ -188,7 +188,7 @@ func (r *Record) CheckReplan(strategy Strategy, moved bool) error {
 		return fmt.Errorf("it was started with --strategy=%s, which cannot change: remove --strategy, or run %s first", r.Request.Strategy, nodegroup.Command("abort", r.Request.Group))
 	case moved && r.Request.Strategy.Traits().ByAutoscaler:
 		return fmt.Errorf("its target has changed from %s, which an autoscaled blue-green upgrade does not allow: run %s first", r.Target.Name, nodegroup.Command("abort", r.Request.Group))
-	case moved && !r.Back && r.Request.BlueGreen != nil:
+	case moved && !r.Rollback && r.Request.BlueGreen != nil:
 		return fmt.Errorf("its target has changed from %s, which a blue-green upgrade does not allow: run %s first", r.Target.Name, nodegroup.Command("rollback", r.Request.Group))
 	}
 	return nil

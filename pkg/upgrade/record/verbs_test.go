@@ -10,12 +10,12 @@ import (
 
 func TestMarkPaused(t *testing.T) {
 	stopped := record.Record{Run: "r1", Result: record.Paused, Message: "the group's max was lowered"}
-	if got := record.PauseMessage(&stopped, "workers"); record.PausedByRequest(&stopped) || got != stopped.Message {
+	if got := record.PauseMessage(&stopped, "workers"); record.IsPausedByRequest(&stopped) || got != stopped.Message {
 		t.Errorf("paused by itself: got %q", got)
 	}
-	paused := record.MarkPaused(&stopped, "workers", "ann@host", time.Date(2026, 1, 8, 12, 0, 0, 7, time.UTC))
+	paused := record.AsPaused(&stopped, "workers", "ann@host", time.Date(2026, 1, 8, 12, 0, 0, 7, time.UTC))
 	const want = "paused by ann@host: run kubectl nodeupgrade resume workers to continue"
-	if !record.PausedByRequest(&paused) || paused.Message != want || paused.Ended.Nanosecond() != 0 || stopped.PausedBy != "" {
+	if !record.IsPausedByRequest(&paused) || paused.Message != want || paused.Ended.Nanosecond() != 0 || stopped.PausedBy != "" {
 		t.Errorf("got %+v", paused)
 	}
 }

@@ -88,12 +88,12 @@ type WorkloadImpact struct {
 
 // CompareImpacts orders the impacts that users noticed most first.
 func CompareImpacts(a, b WorkloadImpact) int {
-	return cmp.Or(compareTruth(a.Out, b.Out), cmp.Compare(b.None.Duration, a.None.Duration), cmp.Compare(b.Below.Duration, a.Below.Duration),
+	return cmp.Or(compareBool(a.Out, b.Out), cmp.Compare(b.None.Duration, a.None.Duration), cmp.Compare(b.Below.Duration, a.Below.Duration),
 		cmp.Compare(b.Evictions, a.Evictions), strings.Compare(a.Name, b.Name))
 }
 
-// compareTruth orders true before false.
-func compareTruth(a, b bool) int {
+// compareBool orders true before false.
+func compareBool(a, b bool) int {
 	switch {
 	case a == b:
 		return 0
