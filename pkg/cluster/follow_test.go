@@ -17,7 +17,7 @@ func askedBy(who, run string) record.Asked {
 	return record.Asked{Verb: record.VerbPause, Run: run, By: who, At: epoch}
 }
 
-// awaitView waits for a request by the Follower's own signal.
+// awaitRequest waits for a request by the Follower's own signal.
 func (f *Follower) awaitRequest(t *testing.T, want record.Asked) {
 	t.Helper()
 	limit := time.After(waitLimit)

@@ -18,11 +18,11 @@ import (
 // Budget is a PodDisruptionBudget with its selector parsed once.
 type Budget struct {
 	*policyv1.PodDisruptionBudget
-	// OfLastReady is true for a budget without an object. It keeps the last ready pod of a workload that no object
-	// covers; see Budgets.With.
+	// OfLastReady is true for a budget without an object: it keeps the last ready pod of a workload that has no
+	// PodDisruptionBudget; see Budgets.WithLastReady.
 	OfLastReady bool
 	selector    labels.Selector
-	// certain is true if the budget covers all pods that have the label it is indexed by.
+	// certain is true if it covers all pods with the label under which it is indexed.
 	certain bool
 }
 
@@ -31,10 +31,9 @@ func (b *Budget) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: b.Namespace, Name: b.Name}
 }
 
-// Room returns how many of the budget's pods may be missing when all of them are healthy. leaving is the number of its
-// pods that are being deleted. If minAvailable is a number, status.expectedPods counts the pods that exist, and Room
-// subtracts leaving. Otherwise status.expectedPods is the number of replicas that the pods' controllers want
-// (disruption.go, getExpectedPodCount).
+// Room returns how many pods may be missing while all others are healthy. leaving is how many of the budget's pods are
+// being deleted. With a numeric minAvailable the disruption controller expects the existing pods, including those being
+// deleted (disruption.go, getExpectedPodCount). Otherwise it expects as many as their controllers should have.
 func (b *Budget) Room(leaving int32) int32 {
 	expected := b.Status.ExpectedPods
 	if least := b.Spec.MinAvailable; least != nil && least.Type == intstr.Int {
@@ -49,29 +48,29 @@ type Budgets struct {
 	workloads   Workloads
 }
 
-// namespaceBudgets are the budgets of a namespace. Budgets whose selector requires one value of a label are found by that
-// label. The other budgets are compared with every pod.
+// namespaceBudgets has the budgets of a namespace. Budgets whose selector requires one value of a label are indexed by
+// it. The others are tried on every pod.
 type namespaceBudgets struct {
 	all    []*Budget
 	labels []byLabel
 	others []*Budget
 }
 
-// byLabel are budgets by the value of the label that they require, sorted by name.
+// byLabel has budgets by the value that they require of one label, sorted by name.
 type byLabel struct {
 	key    string
 	values map[string][]*Budget
 }
 
-// label is a label with its value.
+// label is a label key with its value.
 type label struct{ key, value string }
 
 // NewBudgets indexes PodDisruptionBudgets. As in the API server, a selector that cannot be parsed and a nil selector
 // cover nothing. An empty selector covers its whole namespace (policy/v1).
 func NewBudgets(pdbs []*policyv1.PodDisruptionBudget) Budgets { return Budgets{}.Renew(pdbs) }
 
-// Renew indexes PodDisruptionBudgets again. It reuses the parsed selector of a budget with the same UID and
-// generation. Usually only the status of budgets changes.
+// Renew indexes PodDisruptionBudgets again. It reuses the parsed selectors of budgets with the same UID and generation,
+// because usually only the status changes.
 func (b Budgets) Renew(pdbs []*policyv1.PodDisruptionBudget) Budgets {
 	known := map[types.UID]*Budget{}
 	for _, x := range b.byNamespace {
@@ -99,17 +98,16 @@ func (b Budgets) WithLastReady(workloads Workloads) Budgets {
 	return Budgets{byNamespace: b.byNamespace, workloads: workloads}
 }
 
-// IsReadyPod reports whether the workload's last-ready budget counts the pod as ready.
+// CountsReady reports whether the budget for the last ready pod of a workload counts the pod as ready.
 func (b Budgets) CountsReady(workload Workload, pod types.UID) bool {
 	return b.workloads.countsReady(workload, pod)
 }
 
-// IsOfLastReady reports whether the name is that of a last-ready budget. It contains a slash, so no object can have
-// it.
+// IsOfLastReady reports whether the name is that of a budget that keeps a last ready pod. No object can have such a name.
 func IsOfLastReady(budget types.NamespacedName) bool { return strings.Contains(budget.Name, "/") }
 
-// newBudget parses the selector, or reuses that of the earlier budget if the generation is the same. It returns nil
-// if the selector cannot be parsed.
+// newBudget parses the budget's selector, or reuses that of the previous version. It returns nil if the selector cannot
+// be parsed.
 func newBudget(pdb *policyv1.PodDisruptionBudget, before *Budget) *Budget {
 	if before != nil && pdb.UID != "" && before.Generation == pdb.Generation {
 		return &Budget{PodDisruptionBudget: pdb, selector: before.selector}
@@ -123,7 +121,7 @@ func newBudget(pdb *policyv1.PodDisruptionBudget, before *Budget) *Budget {
 
 func compareBudgetNames(a, b *Budget) int { return cmp.Compare(a.Name, b.Name) }
 
-// newNamespaceBudgets indexes each budget by the label in its selector that the fewest other budgets require.
+// newNamespaceBudgets indexes each budget under the label that the fewest others require.
 func newNamespaceBudgets(budgets []*Budget) *namespaceBudgets {
 	asking := map[label]int{}
 	for _, budget := range budgets {
@@ -154,7 +152,7 @@ func (x *namespaceBudgets) addBudget(budget *Budget, under label) {
 	x.labels[i].values[under.value] = append(x.labels[i].values[under.value], budget)
 }
 
-// selectorLabels returns the labels for which the selector requires one value. Every pod of the budget has them.
+// selectorLabels returns the labels that the selector requires with one value.
 func (b *Budget) selectorLabels() (all []label) {
 	requirements, _ := b.selector.Requirements()
 	for i := range requirements {
@@ -185,7 +183,7 @@ func (b Budgets) Covers(budget types.NamespacedName, pod *corev1.Pod) bool {
 	return slices.ContainsFunc(b.Covering(pod), func(covering *Budget) bool { return covering.Key() == budget })
 }
 
-// coveringObjects returns the budgets that are objects and cover the pod.
+// coveringObjects returns the PodDisruptionBudgets that cover the pod.
 func (b Budgets) coveringObjects(pod *corev1.Pod) []*Budget {
 	x := b.byNamespace[pod.Namespace]
 	if x == nil {
@@ -203,8 +201,8 @@ func (b Budgets) coveringObjects(pod *corev1.Pod) []*Budget {
 	return covering
 }
 
-// matchingBudgets appends the budgets that match the pod to covering. If there is only one, it returns a part of the
-// list without a copy.
+// matchingBudgets appends the budgets that match the pod to covering. A single match is returned as a part of its list,
+// without a copy.
 func matchingBudgets(covering, budgets []*Budget, pod *corev1.Pod) []*Budget {
 	for i, budget := range budgets {
 		switch {
@@ -218,7 +216,7 @@ func matchingBudgets(covering, budgets []*Budget, pod *corev1.Pod) []*Budget {
 	return covering
 }
 
-// NeedsPerson returns why the budget can never open by itself, or "" if it may. A person must change the budget or its
+// WhyNeverOpens returns why the budget can never open by itself, or "" if it may. The user must change the budget or its
 // workload (PDB001, PDB003, PDB004).
 func (b *Budget) WhyNeverOpens() string {
 	st := b.Status
@@ -236,8 +234,8 @@ func (b *Budget) WhyNeverOpens() string {
 	return ""
 }
 
-// SyncFailure returns the condition that says that the disruption controller cannot compute the status, or nil if it
-// can (disruption.go, updatePdbStatus). Such a budget stays closed.
+// SyncFailure returns the condition that the disruption controller cannot compute the status, or nil (disruption.go,
+// updatePdbStatus). Such a budget stays closed.
 func SyncFailure(st *policyv1.PodDisruptionBudgetStatus) *metav1.Condition {
 	allowed := meta.FindStatusCondition(st.Conditions, policyv1.DisruptionAllowedCondition)
 	if allowed == nil || allowed.Reason != policyv1.SyncFailedReason {

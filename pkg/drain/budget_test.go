@@ -17,7 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// If minAvailable is a number, pods that are being deleted count as expected (disruption.go, getExpectedPodCount).
+// With a numeric minAvailable, pods that are leaving count as expected (disruption.go, getExpectedPodCount).
 func TestRoom(t *testing.T) {
 	number, share := intstr.FromInt32(7), intstr.FromString("50%")
 	cases := map[string]struct {
@@ -44,7 +44,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// drawLabels returns up to three random labels of few keys and values, so that selectors match often.
+// drawLabels returns up to three random labels with few keys and values, so that they often match.
 func drawLabels(r *rand.Rand) map[string]string {
 	set := map[string]string{}
 	for range r.IntN(4) {
@@ -70,8 +70,8 @@ func drawSelector(r *rand.Rand) *metav1.LabelSelector {
 	return selector
 }
 
-// The index finds the same budgets as a comparison with every budget. A budget whose spec has changed covers the pods
-// of its new selector. A budget of which only the status has changed covers the same pods as before.
+// The index finds the same budgets as trying each one. After a change of its spec a budget covers by the new selector,
+// and after a change of its status as before.
 func TestRenew(t *testing.T) {
 	budget := func(uid types.UID, generation int64, app string) *policyv1.PodDisruptionBudget {
 		pdb := build.Budget(app, build.Counts(4, 4, 2))

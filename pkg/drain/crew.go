@@ -8,24 +8,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// podCounter counts the pods of one workload as they are added and removed, so that each pod is processed only once.
+// podCounter counts the pods of one workload as they come and go, so that no pod is counted twice.
 type podCounter struct {
 	members map[types.UID]countedPod
 	// ready and unready are the living pods, in no order.
 	ready, unready []*corev1.Pod
-	// counted is, by controller, the number of pods from which Most and Expected are computed. most is the largest
-	// value that counted has had. So a workload that has lost all but one of its pods for now does not count as one
-	// with a single pod.
+	// counted counts, by controller, the pods that the workload should have. most is the largest such count: a workload
+	// that has lost all but one of its pods is not a workload with a single pod.
 	counted, most map[types.UID]int
-	// shaky has the ready pods that became unready at least once after they were ready, or whose containers were
-	// restarted.
+	// shaky has the ready pods that were not ready in between, or whose containers ended.
 	shaky map[types.UID]bool
-	// lasted is, for each pod that became unready, how long it had been ready until then.
+	// lasted has, for each pod that was ready and then was not, how long it had been ready.
 	lasted map[types.UID]time.Duration
 }
 
-// countedPod is a pod as it was counted. fell is true if the pod was ready and became unready later. since is when a
-// ready pod became ready.
+// countedPod is the counted state of a pod. fell is true once the pod was ready and then was not. since is when a ready
+// pod became ready.
 type countedPod struct {
 	controller                   types.UID
 	living, ready, counted, fell bool
@@ -39,7 +37,7 @@ func newPodCounter() *podCounter {
 	}
 }
 
-// storePod adds a pod, or replaces its earlier state.
+// storePod adds a pod or its newer state.
 func (c *podCounter) storePod(pod *corev1.Pod) {
 	before, lasted := c.members[pod.UID], c.lasted[pod.UID]
 	c.removePod(pod.UID)
@@ -67,7 +65,7 @@ func (c *podCounter) storePod(pod *corev1.Pod) {
 	c.most[m.controller] = max(c.most[m.controller], c.counted[m.controller])
 }
 
-// listFor returns the list of ready or unready pods that the member belongs to, or nil if it is not living.
+// listFor returns the list of replicas that the pod belongs to, or nil.
 func (c *podCounter) listFor(m countedPod) *[]*corev1.Pod {
 	switch {
 	case m.ready:

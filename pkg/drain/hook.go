@@ -10,11 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// longestSleep stands for a sleep without an end.
+// longestSleep is the time that an infinite sleep counts as.
 const longestSleep = 24 * time.Hour
 
-// HookSleep returns how long a container's hook sleeps: the sum of the sleeps in its commands. It returns 0 for no
-// hook. It cannot see how long other programs take.
+// HookSleep returns how long a container's hook sleeps: the sum of the sleep commands in it. It is 0 without a hook.
 func HookSleep(hook *corev1.LifecycleHandler) (sum time.Duration) {
 	switch {
 	case hook == nil:
@@ -31,9 +30,9 @@ func HookSleep(hook *corev1.LifecycleHandler) (sum time.Duration) {
 	return min(sum, longestSleep)
 }
 
-// PreStopServingTime returns how long a container still serves requests while its preStop hook runs: the sleeps before the
-// first command that stops the server. closer is that command. known is false if the hook runs other programs or
-// makes a network request, because these may take any time.
+// PreStopServingTime returns how long a container continues to serve while its preStop hook runs: the sleeps before the
+// first command that stops it. closer is that command. known is false for hooks that run other programs or make requests,
+// because these may take any time.
 func PreStopServingTime(hook *corev1.LifecycleHandler) (serving time.Duration, closer string, known bool) {
 	if hook == nil || hook.Exec == nil {
 		return HookSleep(hook), "", hook == nil || hook.Sleep != nil
@@ -52,7 +51,7 @@ func PreStopServingTime(hook *corev1.LifecycleHandler) (serving time.Duration, c
 	return serving, "", true
 }
 
-// ShellScriptIndex returns the index of the word that is a shell script in the command, or 0 if no shell runs a script.
+// ShellScriptIndex returns the index of the script in a shell command line, or 0 if the command is no shell.
 func ShellScriptIndex(command []string) int {
 	if len(command) == 0 || !slices.Contains([]string{"sh", "bash", "ash", "dash"}, path.Base(command[0])) {
 		return 0
@@ -60,7 +59,7 @@ func ShellScriptIndex(command []string) int {
 	return 1 + slices.IndexFunc(command[1:], func(word string) bool { return !strings.HasPrefix(word, "-") })
 }
 
-// splitCommands returns the words of each command that a hook runs, with or without a shell.
+// splitCommands returns the words of each command that a hook runs, directly or in a shell.
 func splitCommands(command []string) (commands [][]string) {
 	script := ShellScriptIndex(command)
 	if script == 0 {
@@ -81,7 +80,8 @@ func splitCommands(command []string) (commands [][]string) {
 	return commands
 }
 
-// commandSleep returns how long the command sleeps, and whether it is the command sleep, which adds up its arguments.
+// commandSleep returns how long a sleep command takes, which is the sum of its arguments. isSleep is false for other
+// commands.
 func commandSleep(words []string) (sum time.Duration, isSleep bool) {
 	if path.Base(words[0]) != "sleep" || len(words) < 2 {
 		return 0, false
@@ -99,8 +99,8 @@ func commandSleep(words []string) (sum time.Duration, isSleep bool) {
 	return min(sum, longestSleep), true
 }
 
-// parseSleep parses an argument of sleep: infinity, or a number with an optional unit s, m, h or d. The default unit
-// is seconds (coreutils, sleep.c).
+// parseSleep parses an argument of sleep: a number of seconds, a number with one of the units s, m, h and d, or infinity
+// (coreutils, sleep.c).
 func parseSleep(word string) (time.Duration, bool) {
 	if word == "infinity" || word == "inf" {
 		return longestSleep, true
@@ -117,8 +117,8 @@ func parseSleep(word string) (time.Duration, bool) {
 	return time.Duration(min(count*float64(unit), float64(longestSleep))), true
 }
 
-// stopsListening reports whether a command makes a server stop listening. nginx and Apache have their own commands; any
-// other server is stopped by a signal.
+// stopsListening reports whether a command makes a server stop listening: nginx and Apache by their own commands, any
+// other server by a signal.
 func stopsListening(words []string) bool {
 	has := func(wanted ...string) bool {
 		return slices.ContainsFunc(words[1:], func(word string) bool { return slices.Contains(wanted, word) })

@@ -11,18 +11,18 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
 )
 
-// Fate is what a drain does with a pod.
+// Fate is what a drain does about a pod.
 type Fate int
 
 const (
 	// Go is a pod that must leave before its node may be terminated.
 	Go Fate = iota
-	// Stay is a pod that is terminated with its node. It is not evicted, and the drain does not wait for it.
+	// Stay is a pod that ends with its node: the drain neither evicts it nor waits for it.
 	Stay
-	// Leaving is a pod that is already deleted. The drain waits for it and does not evict it.
+	// Leaving is a pod that is already being deleted: the drain waits for it and does not evict it.
 	Leaving
-	// Held is a pod that must leave but is not evicted. Either the request does not allow the eviction, or the pod's
-	// owner asks drains to wait until the pod ends.
+	// Held is a pod that must leave but is not evicted. The request forbids it, or the pod's owner asks to wait for its
+	// end.
 	Held
 )
 
@@ -30,21 +30,19 @@ const (
 type Reason string
 
 const (
-	// ReasonDaemonSet is a pod of a DaemonSet. Its pods tolerate the cordon, so the controller would create it again
-	// on the node.
+	// ReasonDaemonSet is a pod of a DaemonSet, whose controller tolerates the cordon and would recreate it.
 	ReasonDaemonSet Reason = "DaemonSet"
 	// ReasonMirror is the API server's mirror of a static pod. Only the kubelet can stop it.
 	ReasonMirror Reason = "static"
-	// ReasonFinished is a pod in phase Succeeded or Failed. None of its containers runs.
+	// ReasonFinished is a pod in phase Succeeded or Failed: it no longer runs.
 	ReasonFinished Reason = "finished"
-	// ReasonUnmanaged is a pod without a controller. Nothing creates it again.
+	// ReasonUnmanaged is a pod without a controller that would recreate it.
 	ReasonUnmanaged Reason = "unmanaged"
 	// ReasonTerminating is a pod whose deletion has begun.
 	ReasonTerminating Reason = "terminating"
-	// ReasonLost is a deleted pod on a node that has been NotReady for LostAfter. Its kubelet cannot confirm that the
-	// pod has ended.
+	// ReasonLost is a deleted pod on a node that has not been Ready for LostAfter: its kubelet cannot confirm the end.
 	ReasonLost Reason = "lost"
-	// ReasonSkipped is a pod whose label asks drains to ignore it.
+	// Skip asks the drain neither to evict the pod nor to wait for it.
 	ReasonSkipped Reason = "skipped"
 	// ReasonCompletes is a pod whose label asks drains to wait until it completes.
 	ReasonCompletes Reason = "completes"
@@ -52,26 +50,25 @@ const (
 	ReasonDoNotDisrupt Reason = "do not disrupt"
 )
 
-// Label is the pod label with which a pod's owner changes how a drain treats the pod. The key and the values are
-// Cluster API's (cluster-api, PodDrainLabel and drainLabelFilter). Upper and lower case are the same, and unknown
-// values have no effect.
+// Label is the label by which a pod's owner asks for another kind of drain. The label and its values are Cluster API's
+// (cluster-api, PodDrainLabel and drainLabelFilter). Case is ignored, and unknown values have no effect.
 const Label = "cluster.x-k8s.io/drain"
 
-// Wish is the value of a pod's Label.
+// Wish is the meaning of a pod's Label.
 type Wish int
 
 const (
 	// NoWish is a pod without the label.
 	NoWish Wish = iota
-	// Skip asks drains neither to evict the pod nor to wait for it.
+	// Skip asks the drain neither to evict the pod nor to wait for it.
 	Skip
-	// WaitCompleted asks drains to wait for the pod instead of evicting it.
+	// WaitCompleted asks the drain to wait for the pod's end instead of evicting it.
 	WaitCompleted
-	// UnknownWish is any other value.
+	// UnknownWish is an unknown value.
 	UnknownWish
 )
 
-// WishOf returns the value of the pod's Label.
+// WishOf returns the meaning of the pod's label.
 func WishOf(pod *corev1.Pod) Wish {
 	value, ok := pod.Labels[Label]
 	if !ok {
@@ -87,7 +84,7 @@ func WishOf(pod *corev1.Pod) Wish {
 	}
 }
 
-// DropWishes returns the pods without their Label, to forecast a cloud that ignores it. It does not change the pods
+// DropWishes returns the pods without their Label, for a forecast of a cloud that ignores it. It does not change the pods
 // of the list.
 func DropWishes(pods []*corev1.Pod) []*corev1.Pod {
 	plain := slices.Clone(pods)
@@ -100,15 +97,15 @@ func DropWishes(pods []*corev1.Pod) []*corev1.Pod {
 	return plain
 }
 
-// Annotations with which a pod's owner asks an autoscaler not to disrupt the pod: cluster-autoscaler's (its FAQ,
-// "What types of pods can prevent CA from removing a node?") and Karpenter's (its reference of annotations).
-// Karpenter's may also have a duration as its value. A duration has no effect here.
+// Annotations by which a pod's owner asks an autoscaler not to disrupt it: cluster-autoscaler's (its FAQ, "What types of
+// pods can prevent CA from removing a node?") and Karpenter's (its reference of annotations). Karpenter's may also have a
+// duration, which has no effect here.
 const (
 	AnnotationSafeToEvict  = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 	AnnotationDoNotDisrupt = "karpenter.sh/do-not-disrupt"
 )
 
-// Protection returns the annotation, as key=value, that asks not to disrupt the pod. It returns "" if there is none.
+// Protection returns the annotation by which the pod's owner asks not to be disrupted, as key=value, or "".
 func Protection(pod *corev1.Pod) string {
 	switch {
 	case pod.Annotations[AnnotationSafeToEvict] == "false":
@@ -120,20 +117,20 @@ func Protection(pod *corev1.Pod) string {
 	}
 }
 
-// LostAfter is how long a node must have been NotReady until drains no longer wait for its deleted pods.
+// LostAfter is how long a node must not have been Ready before a drain stops waiting for its deleted pods.
 const LostAfter = 5 * time.Minute
 
-// Policy is how the request changes which pods are evicted.
+// Policy is what the request allows beyond the safe defaults.
 type Policy struct {
-	// EvictUnmanaged allows drains to evict pods without a controller. Nothing creates such a pod again.
+	// EvictUnmanaged allows the eviction of pods without a controller, which nobody recreates.
 	EvictUnmanaged bool
-	// RespectDoNotDisrupt makes drains wait for pods with a Protection instead of evicting them.
+	// RespectDoNotDisrupt makes the drain wait for pods with a Protection.
 	RespectDoNotDisrupt bool
-	// IgnoreWishes makes drains evict pods whatever their Label is, like a cloud that drains nodes itself.
+	// IgnoreWishes evicts pods whatever their Label says, as a cloud does that drains nodes itself.
 	IgnoreWishes bool
 }
 
-// wishOf returns the pod's Wish, or NoWish if the policy ignores wishes.
+// wishOf returns the meaning of the pod's label under the policy.
 func (p Policy) wishOf(pod *corev1.Pod) Wish {
 	if p.IgnoreWishes {
 		return NoWish
@@ -141,13 +138,13 @@ func (p Policy) wishOf(pod *corev1.Pod) Wish {
 	return WishOf(pod)
 }
 
-// Verdict is a Fate with the reason for it; the reason is empty for Go.
+// Verdict is a Fate and its reason. The reason is empty for Go.
 type Verdict struct {
 	Fate   Fate
 	Reason Reason
 }
 
-// Obstacle returns why the pod is not evicted. It is the zero Obstacle unless the verdict is Held.
+// Obstacle returns why a Held pod is not evicted, or the zero Obstacle for other pods.
 func (v Verdict) Obstacle() Obstacle {
 	switch v.Reason {
 	case ReasonUnmanaged:
@@ -161,13 +158,12 @@ func (v Verdict) Obstacle() Obstacle {
 	}
 }
 
-// Judge returns what the drain does with the pod. isNodeLost is true when the pod's node has been NotReady for
-// LostAfter.
+// Judge returns what the drain does about the pod. nodeLost is true if the pod's node has not been Ready for LostAfter.
 //
-// The order follows kubectl drain's filters, with two exceptions: neither a finished pod nor an emptyDir stops a
-// drain (Kubernetes K12, cluster-api#12920).
+// The order follows kubectl drain's filters, with two exceptions: a finished pod and an emptyDir never stop a drain
+// (Kubernetes K12, cluster-api#12920).
 func Judge(pod *corev1.Pod, policy Policy, nodeLost bool) Verdict {
-	owner, wish := metav1.GetControllerOfNoCopy(pod), policy.wishOf(pod) // called once, because each step judges many pods
+	owner, wish := metav1.GetControllerOfNoCopy(pod), policy.wishOf(pod) // looked up once, because each step judges many pods
 	if reason := reasonToStay(pod, owner, wish, nodeLost); reason != "" {
 		return Verdict{Stay, reason}
 	}
@@ -185,7 +181,7 @@ func Judge(pod *corev1.Pod, policy Policy, nodeLost bool) Verdict {
 	}
 }
 
-// reasonToStay returns why the pod stays until its node is terminated, or "" if the pod must leave.
+// reasonToStay returns why the pod ends with its node, or "" if it must leave.
 func reasonToStay(pod *corev1.Pod, owner *metav1.OwnerReference, wish Wish, nodeLost bool) Reason {
 	switch {
 	case pod.Annotations[corev1.MirrorPodAnnotationKey] != "":
@@ -203,12 +199,12 @@ func reasonToStay(pod *corev1.Pod, owner *metav1.OwnerReference, wish Wish, node
 	}
 }
 
-// isFinished reports whether the pod has ended: its containers do not run and will not be started again.
+// isFinished reports whether the pod has ended for good.
 func isFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// OwnerKind returns the kind of the pod's controller, or "" if the pod has none.
+// OwnerKind returns the kind of the pod's controller, or "".
 func OwnerKind(pod *corev1.Pod) string {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		return owner.Kind
@@ -216,14 +212,14 @@ func OwnerKind(pod *corev1.Pod) string {
 	return ""
 }
 
-// Ready reports whether the pod's Ready condition is true. A budget counts nothing else (disruption.go,
+// Ready reports whether the pod's Ready condition is true, which is all that a budget counts (disruption.go,
 // countHealthyPods).
 func Ready(pod *corev1.Pod) bool {
 	c := conditionOf(pod, corev1.PodReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// conditionOf returns the pod's condition of the type, or nil if the pod has none.
+// conditionOf returns the pod's condition of the type, or nil.
 func conditionOf(pod *corev1.Pod, of corev1.PodConditionType) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == of {
@@ -233,9 +229,9 @@ func conditionOf(pod *corev1.Pod, of corev1.PodConditionType) *corev1.PodConditi
 	return nil
 }
 
-// IsEvictedSince reports whether the eviction API evicted the pod at the time or later, in whole seconds. The API
-// adds this condition before it deletes the pod (eviction.go, addConditionAndDeletePod). A pod that ends or is
-// deleted in another way does not have the condition.
+// IsEvictedSince reports whether the pod was evicted at that time or later, to the second. The eviction API sets a
+// condition on the pod before it deletes it (eviction.go, addConditionAndDeletePod). Pods that end or are deleted in
+// other ways do not have it.
 func IsEvictedSince(pod *corev1.Pod, since time.Time) bool {
 	since = since.Truncate(time.Second)
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
@@ -244,7 +240,7 @@ func IsEvictedSince(pod *corev1.Pod, since time.Time) bool {
 	})
 }
 
-// ToleratesTaint reports whether the pod tolerates the taint, by the comparison of core/v1.
+// ToleratesTaint reports whether the pod tolerates the taint, by the rules of core/v1.
 func ToleratesTaint(pod *corev1.Pod, taint corev1.Taint) bool {
 	return fit.Tolerates(pod.Spec.Tolerations, &taint)
 }

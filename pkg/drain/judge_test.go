@@ -86,7 +86,7 @@ func annotated(key, value string) podChange {
 	return func(pod *corev1.Pod) { pod.Annotations = map[string]string{key: value} }
 }
 
-// TestWishOf checks that the label's values have the same effect as in Cluster API (drainLabelFilter).
+// TestWishOf checks that the label has the same meaning as in Cluster API (drainLabelFilter).
 func TestWishOf(t *testing.T) {
 	cases := map[string]drain.Wish{
 		"skip": drain.Skip, "Skip": drain.Skip, "SKIP": drain.Skip, "wait-completed": drain.WaitCompleted, "Wait-Completed": drain.WaitCompleted,
@@ -113,7 +113,7 @@ func TestDropWishes(t *testing.T) {
 	}
 }
 
-// TestVerdictObstacle checks that every held pod has an obstacle, and that no other pod has one.
+// TestVerdictObstacle checks that each held pod has an obstacle, and no other pod.
 func TestVerdictObstacle(t *testing.T) {
 	policy := drain.Policy{RespectDoNotDisrupt: true}
 	cases := map[string]struct {
@@ -136,7 +136,7 @@ func TestVerdictObstacle(t *testing.T) {
 	}
 }
 
-// owned makes the pod's controller a plain owner.
+// owned makes the pod's owner one that is not its controller.
 func owned(pod *corev1.Pod) { pod.OwnerReferences[0].Controller = nil }
 
 func TestReady(t *testing.T) {

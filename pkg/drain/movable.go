@@ -7,23 +7,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Movable holds which pods can be moved without a gap by a rolling restart of their Deployment: a new pod becomes
-// ready before the old one is deleted. The zero value contains no pods.
+// Movable says which pods a rolling restart of their Deployment moves without a gap: another pod becomes ready before the
+// old one ends. The zero value knows no Deployment.
 type Movable struct {
 	deployments map[Workload]restartable
-	// shared has the claims that pods on two nodes can use at the same time.
+	// shared has the claims that pods on two nodes may use together.
 	shared map[types.NamespacedName]bool
 }
 
-// restartable is a Deployment and the number of its pods. why is the reason why a rolling restart would leave a gap,
-// or "" if it would not.
+// restartable is a Deployment, how many pods it should have, and why a rolling restart would leave a gap, or "".
 type restartable struct {
 	uid      types.UID
 	replicas int
 	why      string
 }
 
-// NewMovable indexes the Deployments and claims of a cluster.
+// NewMovable returns which pods can be moved, from the Deployments and claims of a cluster.
 func NewMovable(deployments []*appsv1.Deployment, claims []*corev1.PersistentVolumeClaim) Movable {
 	m := Movable{deployments: make(map[Workload]restartable, len(deployments)), shared: map[types.NamespacedName]bool{}}
 	for _, d := range deployments {
@@ -64,14 +63,14 @@ func (m Movable) FindDeployment(pod *corev1.Pod) (uid types.UID, why string) {
 	return d.uid, ""
 }
 
-// CanMoveWithoutEviction reports whether a restart moves the pod without an eviction, whatever its budgets are. The pod must be
-// ready, its Deployment must have one replica, and the restart must leave no gap.
+// CanMoveWithoutEviction reports whether a restart moves the pod, whatever its budgets allow. The pod is ready, its
+// Deployment should have only one pod, and the restart leaves no gap.
 func (m Movable) CanMoveWithoutEviction(pod *corev1.Pod) bool {
 	_, why := m.FindDeployment(pod)
 	return why == "" && Ready(pod) && m.deployments[WorkloadOf(pod)].replicas == 1
 }
 
-// replicasOf returns how many pods the Deployment should have. The default is 1 (apps/v1 defaults.go).
+// replicasOf returns how many pods the Deployment should have; the default is 1 (apps/v1 defaults.go).
 func replicasOf(d *appsv1.Deployment) int {
 	if d.Spec.Replicas == nil {
 		return 1
@@ -99,7 +98,7 @@ func WhyRestartGap(d *appsv1.Deployment) string {
 	return ""
 }
 
-// scaledValue returns the value as a number of pods. The default is 25 % (apps/v1 defaults.go).
+// scaledValue returns the number of pods for the value; the default is 25 % (apps/v1 defaults.go).
 func scaledValue(value *intstr.IntOrString, of int, up bool) int {
 	n, err := intstr.GetScaledValueFromIntOrPercent(intstr.ValueOrDefault(value, intstr.FromString("25%")), of, up)
 	if err != nil {

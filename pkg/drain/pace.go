@@ -10,12 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// firstStart limits how long after its start a pod may become ready for the first time. A pod that became ready later
-// recovered from a failure.
+// firstStart is the longest time to readiness that counts as a pod's first start. After more time the pod recovered from
+// a failure.
 const firstStart = 10 * time.Minute
 
-// ReadyTime returns how long the pod took from its binding to a node until it was first ready. It returns false if
-// the status no longer shows it. Objects contain times in whole seconds.
+// ReadyTime returns how long the pod took from its binding to a node until it was first ready, to the second. It returns
+// false if the pod's status no longer shows that.
 func ReadyTime(pod *corev1.Pod) (time.Duration, bool) {
 	if pod.Status.StartTime == nil {
 		return 0, false
@@ -27,15 +27,15 @@ func ReadyTime(pod *corev1.Pod) (time.Duration, bool) {
 		case c.Type == corev1.PodReady:
 			ready = c.LastTransitionTime.Time
 		case c.Type == corev1.PodScheduled && c.LastTransitionTime.Before(pod.Status.StartTime):
-			bound = c.LastTransitionTime.Time // the kubelet noticed the pod only later
+			bound = c.LastTransitionTime.Time // its kubelet noticed it later
 		}
 	}
 	took := ready.Sub(bound)
 	return took, !ready.IsZero() && took >= 0 && took <= firstStart
 }
 
-// ReadyTimes returns the typical ReadyTime of each controller's pods, by the controller's UID. Controllers without a
-// known time are missing.
+// ReadyTimes returns the typical ReadyTime of pods by their controller's UID. Controllers without a known time are
+// omitted.
 func ReadyTimes(pods iter.Seq[*corev1.Pod]) map[types.UID]time.Duration {
 	samples := map[types.UID][]time.Duration{}
 	for pod := range pods {
@@ -50,7 +50,7 @@ func ReadyTimes(pods iter.Seq[*corev1.Pod]) map[types.UID]time.Duration {
 	return times
 }
 
-// ControllerOf returns the UID of the pod's controller, or "" if it has none.
+// ControllerOf returns the UID of the pod's controller, or "".
 func ControllerOf(pod *corev1.Pod) types.UID {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		return owner.UID
@@ -58,9 +58,9 @@ func ControllerOf(pod *corev1.Pod) types.UID {
 	return ""
 }
 
-// TypicalDuration returns a median that is more precise than the whole seconds of times in objects. The difference of
-// two such times is wrong by up to a second. So all values within a second of the median may be the same time, and
-// their mean is more precise. TypicalDuration sorts all. It returns otherwise if all is empty.
+// TypicalDuration returns the median of durations that are measured in whole seconds, with a better resolution. The
+// difference of two such times is off by up to a second. So all durations within a second of the median may be the same
+// time, and their mean is returned. It sorts all, and returns otherwise if all is empty.
 func TypicalDuration(all []time.Duration, otherwise time.Duration) time.Duration {
 	if len(all) == 0 {
 		return otherwise
@@ -75,11 +75,11 @@ func TypicalDuration(all []time.Duration, otherwise time.Duration) time.Duration
 	return (sum / n).Round(10 * time.Millisecond)
 }
 
-// Soonest is how long a pod takes to end if it exits as soon as it is signaled.
+// Soonest is how long a pod takes to end if it ends as soon as it is told to.
 const Soonest = time.Second
 
-// SoonestEnd returns how long after its deletion a pod ends if it exits on the signal. Its preStop hook runs first,
-// within the grace period.
+// SoonestEnd returns how long after its deletion a pod ends if it ends as soon as it is told to. Its preStop hook runs
+// first, within the grace period.
 func SoonestEnd(pod *corev1.Pod) time.Duration {
 	return min(preStopSleep(pod), GracePeriod(pod)) + Soonest
 }
@@ -95,7 +95,7 @@ func GracePeriod(pod *corev1.Pod) time.Duration {
 	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
 }
 
-// preStopSleep returns the longest sleep in the containers' preStop hooks, which run at the same time.
+// preStopSleep returns the longest sleep in the containers' preStop hooks, which run in parallel.
 func preStopSleep(pod *corev1.Pod) time.Duration {
 	longest := time.Duration(0)
 	for i := range pod.Spec.Containers {

@@ -8,15 +8,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Sample is a node that represents its kind, with the pods bound to it.
+// Sample is a node that stands for others of its kind, with the pods on it.
 type Sample struct {
 	*corev1.Node
 	Pods []*corev1.Pod
 }
 
-// WhyNoneFits returns why no sample would take the pod, even if only DaemonSet pods and static pods ran there. It
-// returns "" if a sample would take it, or if there are no samples. Requirements on a node's name or zone are
-// ignored, because another node of the kind may have a different name or zone.
+// WhyNoneFits returns why none of the samples would take the pod even if only DaemonSet pods and static pods ran there.
+// It returns "" if one would, or if there are no samples. It ignores node names and zones, because another node of the
+// kind may have others.
 func WhyNoneFits(pod *corev1.Pod, samples []Sample) string {
 	var reasons []string
 	for _, sample := range samples {
@@ -30,7 +30,8 @@ func WhyNoneFits(pod *corev1.Pod, samples []Sample) string {
 	return strings.Join(slices.Compact(reasons), ", ")
 }
 
-// withoutLocation returns the pod's selector and node affinity without requirements on a node's name and zone.
+// withoutLocation returns a pod with the pod's node selector and node affinity, without terms about a node's name or
+// zone.
 func withoutLocation(pod *corev1.Pod) *corev1.Pod {
 	free := &corev1.Pod{}
 	for key, value := range pod.Spec.NodeSelector {
@@ -58,14 +59,14 @@ func withoutLocation(pod *corev1.Pod) *corev1.Pod {
 	return free
 }
 
-// isLocationLabel reports whether a label describes where a node is, instead of what it is.
+// isLocationLabel reports whether a label says where a node is rather than what it is.
 func isLocationLabel(key string) bool {
 	return key == corev1.LabelHostname || strings.HasPrefix(key, "topology.") || strings.HasPrefix(key, "failure-domain.")
 }
 
-// TargetNode returns the node that a DaemonSet's pod is for. Before the pod is bound, that is the node in its node
-// affinity (kubernetes, pkg/controller/daemon/util, ReplaceDaemonSetPodNodeNameNodeAffinity). TargetNode returns ""
-// if there is none.
+// TargetNode returns the node of a DaemonSet's pod: the one that it is bound to, or the one that its controller names in
+// its node affinity (kubernetes, pkg/controller/daemon/util, ReplaceDaemonSetPodNodeNameNodeAffinity). It returns "" if
+// there is none.
 func TargetNode(pod *corev1.Pod) string {
 	affinity := pod.Spec.Affinity
 	if pod.Spec.NodeName != "" || affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {

@@ -14,20 +14,20 @@ import (
 // (eviction.go, MaxDisruptedPodSize).
 const maxDisruptedPods = 2000
 
-// Obstacle is why the eviction API would not admit a pod's eviction now. The zero value is no obstacle.
+// Obstacle is why the eviction API would not admit a pod now. The zero value means no obstacle.
 type Obstacle struct {
 	// Kind is the kind of the obstacle. It determines what removes the obstacle.
 	Kind ObstacleKind `json:"kind,omitempty"`
-	// Budget is the budget that blocks the eviction, namespace/name; empty if something else does.
+	// Budget is the budget that blocks the pod, namespace/name; empty if it is something else.
 	Budget types.NamespacedName `json:"budget,omitzero"`
-	// Need and Have are counts of healthy pods: how many the budget requires and how many its status shows.
+	// Need is how many healthy pods the budget requires, and Have is how many it counts.
 	Need int32 `json:"need,omitempty"`
 	Have int32 `json:"have,omitempty"`
-	// Detail is additional information, for example the second budget or the message of a failed sync.
+	// Detail is further information for the reader: the second budget, or the message of a failed sync.
 	Detail string `json:"detail,omitempty"`
 }
 
-// ObstacleKind is the kind of an obstacle. Each kind is removed in a different way.
+// ObstacleKind classifies obstacles by what removes them.
 type ObstacleKind string
 
 const (
@@ -37,33 +37,34 @@ const (
 	BudgetSpent ObstacleKind = "budget"
 	// BudgetUnhealthy goes away when the workload's unready pods are repaired.
 	BudgetUnhealthy ObstacleKind = "unhealthy"
-	// BudgetNever goes away when a person changes the budget or the workload.
+	// BudgetNever goes away when the user changes the budget or the workload.
 	BudgetNever ObstacleKind = "never"
-	// LastReady goes away when another pod of the workload becomes ready; see Budgets.With.
+	// LastReady goes away when another pod of the workload becomes ready; see Budgets.WithLastReady.
 	LastReady ObstacleKind = "last-ready"
-	// Canary goes away when a pod that left another node has been replaced by a ready pod of the same workload.
+	// Canary goes away when a new pod of the workload is ready, after another one left another node.
 	Canary ObstacleKind = "canary"
-	// Moving goes away when the pod's Deployment, which is being restarted, has another ready pod.
+	// Moving goes away when the restarted Deployment of the pod has another pod ready.
 	Moving ObstacleKind = "moving"
 	// TwoBudgets goes away when one of the budgets is deleted (kubernetes#75957).
 	TwoBudgets ObstacleKind = "two-budgets"
-	// BudgetPending goes away when the disruption controller has processed the budget's latest spec.
+	// BudgetPending goes away when the disruption controller has processed the budget's newest spec.
 	BudgetPending ObstacleKind = "pending"
-	// Unmanaged goes away with --unmanaged-pods=evict, or when the pod is deleted by someone else.
+	// Unmanaged goes away with --unmanaged-pods=evict, or when another process deletes the pod.
 	Unmanaged ObstacleKind = "unmanaged"
-	// Completing goes away when the pod ends. The pod's label asks to wait for that; see Label.
+	// Completing goes away when the pod ends, for which its label asks to wait; see Label.
 	Completing ObstacleKind = "completion"
 	// DoNotDisrupt goes away when the pod ends or its annotation is removed; see Protection.
 	DoNotDisrupt ObstacleKind = "do-not-disrupt"
-	// NamespaceEnding goes away with the pod. The API server forbids evictions in a namespace that is being deleted.
+	// NamespaceEnding goes away when the pod is deleted: the API server forbids evictions in a namespace that is being
+	// deleted.
 	NamespaceEnding ObstacleKind = "namespace"
-	// Returns means that the controller's pods came back to the fenced node after they were evicted (EKS E51).
+	// Returns is a pod that came back to the fenced node after its eviction (EKS E51).
 	Returns ObstacleKind = "returns"
-	// Unanswered means that the eviction request got no answer or a server error. The request is repeated.
+	// Unanswered is a request without an answer, or with a server error. It is repeated.
 	Unanswered ObstacleKind = "unanswered"
-	// TargetStays goes away when a load balancer deregisters the empty node, or a pod that was on it.
+	// TargetStays goes away when a load balancer removes a target of an empty node or of a pod that was on it.
 	TargetStays ObstacleKind = "target"
-	// Denied means that the API refused the eviction for an unpredicted reason: an admission webhook, a lost race.
+	// Denied is an answer that was not predicted, for example from an admission webhook or after a lost race.
 	Denied ObstacleKind = "denied"
 )
 
@@ -77,8 +78,8 @@ func (o Obstacle) NeedsPerson() bool {
 	}
 }
 
-// BudgetName returns a short name of the obstacle's budget, or "" if it has none. Examples are "PDB shop/cart" and,
-// for this tool's own budgets, "last ready pod of shop/Deployment/cart".
+// BudgetName returns a short name of the obstacle's budget, or "": "PDB shop/cart", or "last ready pod of
+// shop/Deployment/cart" for a budget without an object.
 func (o Obstacle) BudgetName() string {
 	switch kind, name, own := strings.Cut(o.Budget.Name, "/"); {
 	case own:
@@ -89,7 +90,7 @@ func (o Obstacle) BudgetName() string {
 	return ""
 }
 
-// String describes the obstacle for people.
+// String describes the obstacle.
 func (o Obstacle) String() string {
 	pdb := o.Budget.String()
 	switch o.Kind {
@@ -126,8 +127,8 @@ func (o Obstacle) describeOther() string {
 	return cmp.Or(texts[o.Kind], o.describeAnswer())
 }
 
-// describeHealth returns how many pods are healthy. If there are more than needed, the others have been granted to
-// evictions that the disruption controller has not counted yet.
+// describeHealth returns how many pods are healthy. Healthy pods beyond the need are being evicted, and the disruption
+// controller has not counted that yet.
 func (o Obstacle) describeHealth() string {
 	if granted := o.Have - o.Need; granted > 0 {
 		return fmt.Sprintf("%d, %d of them being evicted", o.Have, granted)
@@ -135,8 +136,7 @@ func (o Obstacle) describeHealth() string {
 	return fmt.Sprint(o.Have)
 }
 
-// describeAnswer returns the detail of an obstacle that a server reported, with the budget if that refused the
-// eviction.
+// describeAnswer returns the detail of an obstacle that a server named, with the budget if a budget refused.
 func (o Obstacle) describeAnswer() string {
 	if o.Kind == Denied && o.Budget.Name != "" {
 		return fmt.Sprintf("PDB %s: %s", o.Budget, o.Detail)
@@ -166,7 +166,7 @@ func (o Obstacle) Remedy() string {
 	return cmp.Or(remedies[o.Kind], "find out what denies its eviction")
 }
 
-// OmitForce removes the advice to pass --on-timeout=force from a remedy, for users who have already passed it.
+// OmitForce removes the advice to pass --on-timeout=force from a remedy, for upgrades that already have it.
 func OmitForce(remedy string) string {
 	for _, joined := range []string{", or ", " or "} {
 		remedy = strings.Replace(remedy, joined+"pass --on-timeout=force", "", 1)
@@ -174,20 +174,19 @@ func OmitForce(remedy string) string {
 	return remedy
 }
 
-// Spending counts, for each budget, the disruptions that this tool's evictions have used and that the budget's status
-// does not show yet.
+// Spending counts, by budget, the disruptions of our own evictions that the budget's status does not show yet.
 type Spending map[types.NamespacedName]int32
 
-// Prediction is what the eviction API would answer now.
+// Prediction is the answer that the eviction API would give now.
 type Prediction struct {
 	Obstacle
-	// Spends is true when the eviction takes one from Budget's disruptionsAllowed.
+	// Spends is true if the eviction uses one of Budget's disruptionsAllowed.
 	Spends bool
-	// Version is the resourceVersion of the budget that the prediction is based on, "" without a budget.
+	// Version is the resourceVersion of the budget on which the prediction is based; "" without a budget.
 	Version string
 }
 
-// LeavesThroughBudget reports whether the eviction uses a budget, either now or as soon as the budget opens.
+// LeavesThroughBudget reports whether the pod's budget decides when the pod leaves, now or later.
 func (p Prediction) LeavesThroughBudget() bool {
 	return p.Spends || p.Kind == BudgetSpent || p.Kind == LastReady || p.Kind == Canary
 }
@@ -195,9 +194,9 @@ func (p Prediction) LeavesThroughBudget() bool {
 // Admitted reports whether the eviction may be sent.
 func (p Prediction) Admitted() bool { return p.Kind == NoObstacle }
 
-// Predict returns what the eviction API would answer for a pod that must leave, so that no eviction is sent that
-// would be refused. spent is what open evictions have used of each budget. endingNamespace is true when the pod's
-// namespace is being deleted.
+// Predict returns what the eviction API would answer for a pod that must leave, so that no request is sent that would be
+// refused. spent has the disruptions of our evictions in flight. endingNamespace is true if the pod's namespace is being
+// deleted.
 func Predict(pod *corev1.Pod, budgets Budgets, spent Spending, endingNamespace bool) Prediction {
 	if endingNamespace {
 		// Admission refuses all creations in the namespace, including evictions, before it looks at the pod
@@ -221,12 +220,11 @@ func Predict(pod *corev1.Pod, budgets Budgets, spent Spending, endingNamespace b
 	}
 }
 
-// IsSeenLastReady reports whether the pod is currently the last ready one of its workload. It returns false if the pod only
-// becomes the last one through evictions that are still open.
+// IsSeenLastReady reports whether the pod is the last ready one of its workload now, not only after the evictions in
+// flight.
 func (o Obstacle) IsSeenLastReady() bool { return o.Kind == LastReady && o.Have <= 1 }
 
-// FindObstacle returns what blocks the pod's eviction in the current cluster, or no obstacle if the pod need not
-// leave.
+// FindObstacle returns what blocks a pod's eviction now, or the zero Obstacle if the pod need not leave.
 func FindObstacle(pod *corev1.Pod, verdict Verdict, budgets Budgets, endingNamespaces map[string]bool) Obstacle {
 	if verdict.Fate != Go {
 		return verdict.Obstacle()
@@ -263,7 +261,7 @@ func predictBudget(pod *corev1.Pod, budget *Budget, spent Spending) Prediction {
 	return p
 }
 
-// mayEvictUnready reports whether the API evicts an unready pod without using the budget (eviction.go, the
+// mayEvictUnready reports whether pods that are not ready may be evicted without using the budget (eviction.go, the
 // unhealthyPodEvictionPolicy branch).
 func mayEvictUnready(budget *Budget) bool {
 	if p := budget.Spec.UnhealthyPodEvictionPolicy; p != nil && *p == policyv1.AlwaysAllow {

@@ -232,7 +232,7 @@ func TestObstacle(t *testing.T) {
 	}
 }
 
-// ofBudget reports whether a budget can cause the obstacle.
+// ofBudget reports whether a budget can be the cause of the obstacle.
 func ofBudget(kind drain.ObstacleKind) bool {
 	switch kind {
 	case drain.Unmanaged, drain.Completing, drain.DoNotDisrupt, drain.NamespaceEnding, drain.Returns, drain.Unanswered, drain.TargetStays:
@@ -242,8 +242,8 @@ func ofBudget(kind drain.ObstacleKind) bool {
 	}
 }
 
-// FuzzPredict checks the arithmetic: the answer for a ready pod depends only on the budget's room, and no eviction is
-// admitted for which the budget has no room.
+// FuzzPredict checks that the answer for a ready pod only depends on the budget's room, and that no eviction without room
+// is admitted.
 func FuzzPredict(f *testing.F) {
 	f.Add(int32(1), int32(0), int32(3), int32(2), int32(3), int64(0), uint16(0))
 	f.Add(int32(1), int32(1), int32(3), int32(2), int32(3), int64(0), uint16(0))
@@ -273,7 +273,7 @@ func FuzzPredict(f *testing.F) {
 	})
 }
 
-// A remedy never suggests a flag that the user has already passed.
+// TestOmitForce: no remedy advises a flag that is already set.
 func TestOmitForce(t *testing.T) {
 	for _, kind := range []drain.ObstacleKind{drain.BudgetSpent, drain.BudgetUnhealthy, drain.BudgetNever, drain.Returns, drain.TargetStays, drain.LastReady} {
 		remedy := drain.OmitForce(drain.Obstacle{Kind: kind}.Remedy())

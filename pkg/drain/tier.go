@@ -10,39 +10,38 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Tier is the order in which pods leave a node: pods of a lower tier leave first.
+// Tier orders the pods that leave a node: pods of a lower tier leave first.
 type Tier int
 
 const (
 	// Ordinary is a pod that no other pod is known to need.
 	Ordinary Tier = iota
-	// Serving is a pod behind an admission webhook or the cluster's DNS. Without it, other pods may not be created or
-	// may not become ready.
+	// Serving is a pod behind an admission webhook or the cluster's DNS. Without it other pods may not be created or not
+	// become ready.
 	Serving
-	// Storage is a pod of a CSI driver. Only the driver can attach and detach the volumes of other pods.
+	// Storage is a pod of a CSI driver. Without it the volumes of other pods are neither detached nor attached.
 	Storage
 )
 
-// Facts hold which pods other pods need, if that is not visible from the pods themselves. The zero value knows no
-// such pods.
+// Facts say which pods other pods need, as far as the pods themselves do not show it. The zero value knows none.
 type Facts struct {
-	// selectors are the selectors of services whose pods other pods need. serving are those of all services that have
-	// a selector. Both are by namespace.
+	// selectors has the selectors of services whose pods other pods need. serving has those of all services. Both are by
+	// namespace.
 	selectors, serving map[string][]map[string]string
 }
 
-// Webhooks are the services that admission webhooks call. A webhook's failurePolicy does not matter: if a failed call
-// is ignored, the webhook's work is not done.
+// Webhooks has the services of admission webhooks, whatever their failurePolicy: a webhook that is skipped does not do
+// its task.
 type Webhooks map[types.NamespacedName]bool
 
-// AddMutating adds the services of a configuration. A webhook that is called by URL has no service.
+// AddMutating adds the services of a configuration. Webhooks with a URL have none.
 func (w Webhooks) AddMutating(c *admissionv1.MutatingWebhookConfiguration) {
 	for i := range c.Webhooks {
 		w.addService(&c.Webhooks[i].ClientConfig)
 	}
 }
 
-// AddValidating adds the services of a configuration, as AddMutating does.
+// AddValidating adds the services of a configuration. Webhooks with a URL have none.
 func (w Webhooks) AddValidating(c *admissionv1.ValidatingWebhookConfiguration) {
 	for i := range c.Webhooks {
 		w.addService(&c.Webhooks[i].ClientConfig)
@@ -55,22 +54,20 @@ func (w Webhooks) addService(config *admissionv1.WebhookClientConfig) {
 	}
 }
 
-// NeedsService reports whether other pods need the service's pods. They do if a webhook calls the service, or if it is the
-// service of the cluster's DNS. That is named kube-dns with every DNS server (kubernetes.io, "Customizing DNS
-// Service").
+// NeedsService reports whether other pods need the pods of the service: it belongs to a webhook, or to the cluster's DNS.
+// The DNS service is always called kube-dns (kubernetes.io, "Customizing DNS Service").
 func (w Webhooks) NeedsService(service *corev1.Service) bool {
 	dns := service.Namespace == metav1.NamespaceSystem && service.Name == dnsName
 	return dns || w[types.NamespacedName{Namespace: service.Namespace, Name: service.Name}]
 }
 
-// FactsOf returns the Facts of a cluster with these services.
+// FactsOf returns the facts of a cluster with these services.
 func (w Webhooks) FactsOf(services []*corev1.Service) Facts {
 	needed := slices.DeleteFunc(slices.Clone(services), func(s *corev1.Service) bool { return !w.NeedsService(s) })
 	return Facts{selectors: selectorsOf(needed), serving: selectorsOf(services)}
 }
 
-// NewFacts returns Facts in which other pods need the pods of all given services. Services without a selector are
-// ignored.
+// NewFacts returns facts from the services whose pods other pods need. Services without a selector are ignored.
 func NewFacts(services []*corev1.Service) Facts {
 	selectors := selectorsOf(services)
 	return Facts{selectors: selectors, serving: selectors}
@@ -86,10 +83,10 @@ func selectorsOf(services []*corev1.Service) map[string][]map[string]string {
 	return selectors
 }
 
-// dnsName is the name of the DNS service, and the value of k8s-app on its pods. CoreDNS's pods have it, too.
+// dnsName is the name of the DNS service, and the value of k8s-app on its pods, including CoreDNS.
 const dnsName = "kube-dns"
 
-// TierOf returns the pod's tier. It also recognizes pods of the cluster's DNS and of CSI drivers by their labels and
+// TierOf returns the pod's tier. Pods of the cluster's DNS and of CSI drivers are also recognized by their labels and
 // their controller.
 func TierOf(pod *corev1.Pod, facts Facts) Tier {
 	app := pod.Labels["k8s-app"]
@@ -114,8 +111,8 @@ func matchesSelector(selectors []map[string]string, pod *corev1.Pod) bool {
 	})
 }
 
-// isStoragePod reports whether the name of the pod's controller or application contains the word csi. The names of
-// all drivers do: ebs-csi-controller, csi-rbdplugin-provisioner, aws-efs-csi-driver.
+// isStoragePod reports whether the name of the pod's controller or application contains the word csi, as the names of all
+// drivers do: ebs-csi-controller, csi-rbdplugin-provisioner, aws-efs-csi-driver.
 func isStoragePod(pod *corev1.Pod) bool {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && mentionsCSI(owner.Name) {
 		return true
@@ -128,15 +125,15 @@ func mentionsCSI(name string) bool {
 	return strings.Contains(name, word) && slices.Contains(strings.Split(name, "-"), word)
 }
 
-// Leavers are the pods that must leave one node: those to evict, those that are held, and those that are already
-// being deleted.
+// Leavers are the pods of one node that must leave it: pods to evict, pods that are held, and pods that are already being
+// deleted.
 type Leavers struct {
 	Evict, Held, Leaving []*corev1.Pod
 }
 
-// PodsInTurn returns the pods that may be evicted now, in order. Pods of a tier wait until all pods of earlier tiers are
-// gone or being deleted. Storage pods wait until all others are gone, because they unmount and detach the others'
-// volumes. If an earlier pod never leaves, the later ones wait for ever. The caller must limit that time.
+// PodsInTurn returns the pods to evict whose turn it is, in order. A tier's turn comes when all pods of lower tiers are
+// gone or being deleted. Storage waits until all others are gone, because it unmounts and detaches their volumes. A pod
+// that cannot leave also keeps the later tiers: the caller decides how long to wait.
 func PodsInTurn(l Leavers, facts Facts) []*corev1.Pod {
 	if !slices.ContainsFunc(l.Evict, func(pod *corev1.Pod) bool { return TierOf(pod, facts) > Ordinary }) {
 		return l.Evict

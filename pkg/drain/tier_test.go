@@ -91,7 +91,7 @@ func TestWebhooksNeedServices(t *testing.T) {
 	}
 }
 
-// The first letter of a pod's name is its tier: o for ordinary, s for serving, c for a CSI driver's.
+// leaver returns a pod whose tier is the first letter of its name: o, s, or c for a CSI driver's.
 func leaver(name string) *corev1.Pod {
 	return build.Pod(name, build.App(map[byte]string{'o': "web", 's': "hook", 'c': "x-csi"}[name[0]])) // and so its controller's name
 }

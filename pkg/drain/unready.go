@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// IsFaultReason reports whether a container that waits for this reason cannot start by itself. The names of the reasons are
-// the kubelet's (kubernetes, pkg/kubelet/container/sync_result.go and images/types.go).
+// IsFaultReason reports whether a container that waits for the reason cannot start by itself. Kubelets name the reasons
+// (kubernetes, pkg/kubelet/container/sync_result.go and images/types.go).
 func IsFaultReason(reason string) bool {
 	switch reason {
 	case "CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName",
@@ -19,14 +19,14 @@ func IsFaultReason(reason string) bool {
 	return false
 }
 
-// leastPatience is how long every pod may take to become ready, even if less is usual.
+// leastPatience is the least time that a pod gets to become ready.
 const leastPatience = 30 * time.Second
 
-// Patience returns how long a pod may take to become ready: twice as long as usual, and at least 30 s.
+// Patience returns how long a pod may take to become ready: twice its usual time, and at least 30 s.
 func Patience(usual time.Duration) time.Duration { return max(leastPatience, 2*usual) }
 
-// WhyLate returns why an unready pod is late, or "" if it is not late yet. A pod is late if one of its containers
-// cannot start, if it is not ready within Patience, or if no node was found for it within placing.
+// WhyLate returns why an unready pod is late, or "". It is late if a container cannot start, if it takes longer than
+// Patience, or if no node was found for it within placing.
 func WhyLate(pod *corev1.Pod, usual, placing time.Duration, now time.Time) string {
 	scheduled := conditionOf(pod, corev1.PodScheduled)
 	switch fault := faultyContainer(pod); {
@@ -43,12 +43,12 @@ func WhyLate(pod *corev1.Pod, usual, placing time.Duration, now time.Time) strin
 	}
 }
 
-// LateAt returns when a pod that is bound to a node will be late. A fault of a container can make it late earlier.
+// LateAt returns when a pod that is bound to a node will be late if nothing happens before.
 func LateAt(pod *corev1.Pod, usual time.Duration) time.Time {
 	return beganAt(pod, conditionOf(pod, corev1.PodScheduled)).Add(Patience(usual))
 }
 
-// faultyContainer returns a container of the pod that cannot start, or nil if all may.
+// faultyContainer returns a container of the pod that cannot start, or nil.
 func faultyContainer(pod *corev1.Pod) *corev1.ContainerStatus {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
@@ -60,8 +60,7 @@ func faultyContainer(pod *corev1.Pod) *corev1.ContainerStatus {
 	return nil
 }
 
-// PlacedAt returns when the scheduler found a node for the pod. If that is not known, it returns when the pod was
-// created.
+// PlacedAt returns when the scheduler found a node for the pod, or when the pod was created if that is not known.
 func PlacedAt(pod *corev1.Pod) time.Time {
 	scheduled := conditionOf(pod, corev1.PodScheduled)
 	if scheduled == nil || scheduled.Status != corev1.ConditionTrue || scheduled.LastTransitionTime.IsZero() {
@@ -70,7 +69,7 @@ func PlacedAt(pod *corev1.Pod) time.Time {
 	return scheduled.LastTransitionTime.Time
 }
 
-// beganAt returns the latest of three times: when the pod was created, bound to its node or started.
+// beganAt returns when the pod was created, bound to its node or started there, whichever is the latest.
 func beganAt(pod *corev1.Pod, scheduled *corev1.PodCondition) time.Time {
 	began := pod.CreationTimestamp.Time
 	if scheduled != nil && scheduled.Status == corev1.ConditionTrue && scheduled.LastTransitionTime.After(began) {
@@ -108,8 +107,8 @@ func describeFault(container *corev1.ContainerStatus) string {
 	return text
 }
 
-// DescribeFault returns why the pod cannot become ready by itself, or "" if it may. Either the scheduler finds no
-// node for it, or one of its containers cannot start.
+// DescribeFault returns why the pod cannot become ready by itself: no node takes it, or a container cannot start. It
+// returns "" if it may.
 func DescribeFault(pod *corev1.Pod) string {
 	if IsUnschedulable(pod) {
 		return describeUnplaced(conditionOf(pod, corev1.PodScheduled))
@@ -120,8 +119,8 @@ func DescribeFault(pod *corev1.Pod) string {
 	return ""
 }
 
-// UnreadySince returns since when an unready pod has not been ready: since its Ready condition became false or, if it
-// has no such condition, since it was created.
+// UnreadySince returns since when an unready pod is not ready: when its Ready condition became false, or when it was
+// created.
 func UnreadySince(pod *corev1.Pod) time.Time {
 	if ready := conditionOf(pod, corev1.PodReady); ready != nil && !ready.LastTransitionTime.IsZero() {
 		return ready.LastTransitionTime.Time
@@ -129,7 +128,7 @@ func UnreadySince(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Time
 }
 
-// IsLiving reports whether the pod should serve: it has not ended and is not being deleted.
+// IsLiving reports whether the pod has not ended and is not being deleted.
 func IsLiving(pod *corev1.Pod) bool { return isLiving(pod) }
 
 // HasRestarted reports whether a container of the pod was restarted.
@@ -144,8 +143,7 @@ func countRestarts(pod *corev1.Pod) int {
 	return sum
 }
 
-// lastRun returns how long the container ran that ended last. It returns 0 if no container ended or if the status
-// does not show it.
+// lastRun returns how long the pod's last ended container ran; 0 if none ended or if that is not known.
 func lastRun(pod *corev1.Pod) time.Duration {
 	var last *corev1.ContainerStateTerminated
 	for i := range pod.Status.ContainerStatuses {

@@ -15,15 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Workload names a controller that keeps pods running: a Deployment, a StatefulSet or another kind. The zero value is
-// no workload.
+// Workload names the controller that keeps pods running: a Deployment, a StatefulSet or another one. The zero value means
+// none.
 type Workload struct{ Namespace, Kind, Name string }
 
 // String returns the workload as users write it: NAMESPACE/KIND/NAME.
 func (w Workload) String() string { return w.Namespace + "/" + w.Kind + "/" + w.Name }
 
-// LastReadyBudget returns the name of the budget that keeps the last ready pod of the workload. The name contains a
-// slash, so no object can have it.
+// LastReadyBudget returns the name of the budget that keeps the workload's last ready pod. No object can have that name.
 func (w Workload) LastReadyBudget() types.NamespacedName {
 	return types.NamespacedName{Namespace: w.Namespace, Name: w.Kind + "/" + w.Name}
 }
@@ -38,8 +37,8 @@ func ParseWorkload(text string) (Workload, error) {
 	return Workload{Namespace: namespace, Kind: kind, Name: name}, nil
 }
 
-// WorkloadOf returns the pod's controller or, if that is a ReplicaSet of a Deployment, the Deployment. It returns no
-// workload for pods without a controller and for pods that are tied to a node or to one task; see IsForeignJob.
+// WorkloadOf returns the pod's workload: its controller, or the Deployment of its ReplicaSet. It returns zero for pods
+// without a controller, and for pods that are tied to a node or to one task; see IsForeignJob.
 func WorkloadOf(pod *corev1.Pod) Workload {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
@@ -61,10 +60,9 @@ func WorkloadOf(pod *corev1.Pod) Workload {
 	return Workload{Namespace: pod.Namespace, Kind: owner.Kind, Name: owner.Name}
 }
 
-// IsForeignJob reports whether an eviction may end the pod's work for good although the pod has a controller. Such a
-// pod ends by itself (restartPolicy Never or OnFailure). Of Kubernetes' own controllers, only a Job creates such a
-// pod again. The controllers of custom resources, whose groups contain a dot, may not: a CI runner, a TaskRun, a
-// Workflow.
+// IsForeignJob reports whether an eviction may end the pod's work for good although it has a controller. The pod ends by
+// itself (restartPolicy Never or OnFailure), and only a Job is known to recreate such pods. Controllers of custom
+// resources, whose groups have a dot, need not recreate them: a CI runner, a TaskRun, a Workflow.
 func IsForeignJob(pod *corev1.Pod) bool {
 	if p := pod.Spec.RestartPolicy; p != corev1.RestartPolicyNever && p != corev1.RestartPolicyOnFailure {
 		return false
@@ -77,19 +75,17 @@ func IsForeignJob(pod *corev1.Pod) bool {
 	return owner.Kind != "Job" || strings.Contains(group, ".")
 }
 
-// Replicas are the pods of one workload at one moment. They are immutable.
+// Replicas are the pods of one workload at one moment. They are not changed after creation.
 type Replicas struct {
 	Workload
-	// Pods are the living pods: neither deleted nor finished. They may be bound to a node or not. The ready pods come
-	// first.
+	// Pods has the pods that have not ended and are not being deleted, with or without a node; the ready ones first.
 	Pods []*corev1.Pod
-	// Ready counts the ready pods among Pods. Most is the largest number of pods that one of the workload's
-	// controllers has had at a time. Expected counts Pods and the pods that are replaced only after their end.
+	// Ready counts the ready Pods. Most is the largest number of pods that one controller of the workload had. Expected
+	// counts Pods, and pods that are replaced only after their end.
 	Ready, Most, Expected int
-	// shaky has the ready pods that became unready at least once after they were ready, or whose containers were
-	// restarted.
+	// shaky has the ready pods that were not ready in between, or whose containers ended.
 	shaky map[types.UID]bool
-	// lasted is, for each pod that became unready, how long it had been ready until then.
+	// lasted has, for each pod that was ready and then was not, how long it had been ready.
 	lasted map[types.UID]time.Duration
 	// last has the budget that keeps the last ready pod of a workload behind a Service; nil if none is needed.
 	last []*Budget
@@ -98,7 +94,7 @@ type Replicas struct {
 // Unready returns the pods that are not ready.
 func (r *Replicas) Unready() []*corev1.Pod { return r.Pods[r.Ready:] }
 
-// CountSettled counts the ready pods that are likely to stay ready; see IsUnsettled. It returns 0 for a nil workload.
+// CountSettled counts the ready pods that are likely to stay ready; see IsUnsettled. A nil workload has none.
 func (r *Replicas) CountSettled(usual time.Duration, now time.Time) int {
 	if r == nil {
 		return 0
@@ -118,8 +114,8 @@ func (r *Replicas) CountSettled(usual time.Duration, now time.Time) int {
 // MayBeUnsettled reports whether IsUnsettled may be true for any of the ready pods.
 func (r *Replicas) MayBeUnsettled() bool { return len(r.shaky) > 0 }
 
-// IsUnsettled reports whether a ready pod may fail again. Its containers were restarted, or it became unready after
-// it had been ready. It is ready again, but for less than usual or than 30 s. until is when its readiness counts.
+// IsUnsettled reports whether a ready pod may fail again. Its containers ended before, or it was not ready in between,
+// and it has been ready for less than usual or 30 s. until is when its readiness counts.
 func (r *Replicas) IsUnsettled(pod *corev1.Pod, usual time.Duration, now time.Time) (until time.Time, unsettled bool) {
 	if len(r.shaky) == 0 || !r.shaky[pod.UID] {
 		return time.Time{}, false
@@ -129,10 +125,10 @@ func (r *Replicas) IsUnsettled(pod *corev1.Pod, usual time.Duration, now time.Ti
 	return until, now.Before(until)
 }
 
-// CountServing counts the pods that serve: the settled pods, and those that failed only for a moment. Such a pod was
-// ready for long, then a container ended or a probe failed. It is ready again, or has been unready for no longer than
-// Patience. A pod that crashes repeatedly was never ready for long. usual is how long a pod takes to become ready; 0
-// if that is not known. CountServing returns 0 for a nil workload.
+// CountServing counts the settled pods, and those that are unready only for a moment. Such a pod was ready for long, then
+// a container ended or a probe failed, and it has not been unready for longer than Patience, or is ready again. A pod
+// that crashes repeatedly was not ready for long. usual is how long a pod takes to become ready, 0 if that is not known.
+// A nil workload has no pods.
 func (r *Replicas) CountServing(usual time.Duration, now time.Time) int {
 	if r == nil {
 		return 0
@@ -148,8 +144,7 @@ func (r *Replicas) CountServing(usual time.Duration, now time.Time) int {
 	return serving
 }
 
-// KeepsLastReady reports whether a budget keeps the last ready pod of the workload: it is behind a Service and has more
-// than one pod.
+// KeepsLastReady reports whether the workload's last ready pod is kept: it is behind a Service and has more than one pod.
 func (r *Replicas) KeepsLastReady() bool { return r.last != nil }
 
 // IsReadyPod reports whether the pod is one of the ready pods.
@@ -157,8 +152,8 @@ func (r *Replicas) IsReadyPod(pod types.UID) bool {
 	return slices.ContainsFunc(r.Pods[:r.Ready], func(p *corev1.Pod) bool { return p.UID == pod })
 }
 
-// ReadyTime returns how long a pod of the workload usually takes from its binding to a node until it is ready. known
-// is false if the status of no pod shows it.
+// ReadyTime returns how long a pod of the workload usually takes from its binding to a node until it is ready. It returns
+// false if none of its pods shows that.
 func (r *Replicas) ReadyTime() (took time.Duration, known bool) {
 	var samples []time.Duration
 	for _, pod := range r.Pods {
@@ -170,8 +165,8 @@ func (r *Replicas) ReadyTime() (took time.Duration, known bool) {
 }
 
 const (
-	// awayShare limits how many pods of a workload without a PodDisruptionBudget may be away together: one
-	// in four. A Deployment's rolling update has the same limit by default.
+	// awayShare limits how many pods of a workload without a PodDisruptionBudget may be away together: one in four. A
+	// Deployment's rolling update has the same default limit.
 	awayShare = 4
 	// slowStart is the shortest time to readiness at which the limit applies. Faster pods are replaced before
 	// many more have left, so a limit would only cost time.
@@ -188,8 +183,8 @@ func MaxAwayAtOnce(ready int, usual time.Duration) int {
 	return max(1, ready/awayShare)
 }
 
-// newReplicas returns the pods of the workload. If the workload is behind a Service and has more than one pod, it
-// also gets its own budget, which allows all pods to leave except the last ready one (kubernetes#31487).
+// newReplicas returns the workload's pods from its counter. A workload behind a Service with more than one pod gets a
+// budget that keeps only its last ready pod (kubernetes#31487).
 func newReplicas(w Workload, c *podCounter, facts Facts) *Replicas {
 	r := &Replicas{Workload: w, Pods: slices.Concat(c.ready, c.unready), Ready: len(c.ready)}
 	for controller, counted := range c.counted {
@@ -208,13 +203,11 @@ func newReplicas(w Workload, c *podCounter, facts Facts) *Replicas {
 	return r
 }
 
-// isLiving reports whether the pod's controller counts the pod as a replica. A failed pod does not count: for
-// example, kubelets fail pods to free memory or disk. Its object remains long after another pod has replaced it
-// (controller_utils.go, IsPodActive).
+// isLiving reports whether the pod's controller counts it as a replica. A failed pod does not count: kubelets fail pods
+// to free memory or disk, and the object stays long after its replacement (controller_utils.go, IsPodActive).
 func isLiving(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil && !isFinished(pod) }
 
-// isReplacedLater reports whether the pod's controller replaces it only after it has ended. Until then, the pod
-// counts in Most and Expected.
+// isReplacedLater reports whether the pod is replaced only after its end. Until then it counts as expected.
 func isReplacedLater(pod *corev1.Pod) bool {
 	return OwnerKind(pod) == "StatefulSet" && !isFinished(pod)
 }
@@ -228,8 +221,8 @@ func Ordinal(pod *corev1.Pod) int {
 	return ordinal
 }
 
-// newLastReadyBudget returns the budget that a careful owner would write for the workload, with the status that the
-// disruption controller would compute.
+// newLastReadyBudget returns the budget that a careful owner would have written for the workload, with the status that
+// the disruption controller would set.
 func newLastReadyBudget(w Workload, ready, expected int32) *Budget {
 	least, unready := intstr.FromInt32(1), policyv1.AlwaysAllow
 	return &Budget{OfLastReady: true, PodDisruptionBudget: &policyv1.PodDisruptionBudget{
@@ -247,10 +240,10 @@ type Workloads struct {
 	byController map[types.UID]*Replicas
 }
 
-// Named returns the pods of the workload, or nil if it has none.
+// Named returns the pods of the workload, or nil.
 func (w Workloads) Named(name Workload) *Replicas { return w.named[name] }
 
-// Of returns the pods of the workload that the pod belongs to, or nil if it belongs to none.
+// Of returns the pods of the pod's workload, or nil.
 func (w Workloads) Of(pod *corev1.Pod) *Replicas { return w.byController[ControllerOf(pod)] }
 
 // Unsettled returns the ready pods that may fail again, and for each the time at which it counts as settled; see
@@ -274,14 +267,13 @@ func (w Workloads) Unsettled(usual func(Workload) time.Duration, now time.Time) 
 	return pods
 }
 
-// countsReady reports whether the last ready pod of the workload is kept and the pod is one of the ready pods.
+// countsReady reports whether the pod is a ready pod of a workload whose last ready pod is kept.
 func (w Workloads) countsReady(workload Workload, pod types.UID) bool {
 	r := w.named[workload]
 	return r != nil && r.last != nil && r.IsReadyPod(pod)
 }
 
-// WorkloadIndex keeps the Workloads of a cluster while its pods change. It is not safe for
-// concurrent use.
+// WorkloadIndex maintains the Workloads of a cluster while its pods change. It is not safe for concurrent use.
 type WorkloadIndex struct {
 	facts    Facts
 	counters map[Workload]*podCounter
@@ -297,7 +289,7 @@ func NewWorkloadIndex(facts Facts) *WorkloadIndex {
 	}
 }
 
-// SetFacts replaces the Facts, which determine which pods are behind Services.
+// SetFacts updates which pods are behind Services.
 func (x *WorkloadIndex) SetFacts(facts Facts) {
 	x.facts = facts
 	for w := range x.counters {
@@ -305,7 +297,7 @@ func (x *WorkloadIndex) SetFacts(facts Facts) {
 	}
 }
 
-// Store adds a pod, or replaces its earlier state.
+// Store adds a pod or its newer state.
 func (x *WorkloadIndex) Store(pod *corev1.Pod) {
 	w := WorkloadOf(pod)
 	if w == (Workload{}) {
@@ -328,7 +320,7 @@ func (x *WorkloadIndex) Remove(pod *corev1.Pod) {
 	}
 }
 
-// Current returns the workloads. The result may change with the next Store or Remove.
+// Current returns the current workloads. They may change with the next Store or Remove.
 func (x *WorkloadIndex) Current() Workloads {
 	for w := range x.stale {
 		x.renewReplicas(w)
@@ -337,21 +329,21 @@ func (x *WorkloadIndex) Current() Workloads {
 	return x.current
 }
 
-// Snapshot returns the workloads. Later calls of Store or Remove do not change the result.
+// Snapshot returns the current workloads, which do not change later.
 func (x *WorkloadIndex) Snapshot() Workloads {
 	w := x.Current()
 	return Workloads{named: maps.Clone(w.named), byController: maps.Clone(w.byController)}
 }
 
-// renewReplicas replaces a workload by the state of its crew.
+// renewReplicas updates the current state of a workload from its counter.
 func (x *WorkloadIndex) renewReplicas(w Workload) {
 	c := x.counters[w]
 	if len(c.members) == 0 {
-		if w.Kind != "StatefulSet" { // a StatefulSet's only pod is replaced after its end, so its crew is kept
+		if w.Kind != "StatefulSet" { // its only pod may be replaced after its end
 			delete(x.counters, w)
 		}
 		delete(x.current.named, w)
-		return // the entry in byController stays, but no pod looks it up
+		return // no pod leads to its entries in byController
 	}
 	r := newReplicas(w, c, x.facts)
 	x.current.named[w] = r

@@ -32,7 +32,7 @@ func TestWorkloadOf(t *testing.T) {
 	}
 }
 
-// TestIsForeignJob: the result depends on whether the pod ends by itself, and on its controller.
+// TestIsForeignJob decides by the pod's restart policy and its controller.
 func TestIsForeignJob(t *testing.T) {
 	owned := func(version, kind string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
@@ -84,8 +84,8 @@ func behind() drain.Facts {
 	}})
 }
 
-// TestLastReadyPod checks the prediction for a pod without a budget (kubernetes#31487): the last ready pod of a
-// workload behind a Service stays, and all others leave.
+// TestLastReadyPod checks the prediction for pods without a budget (kubernetes#31487): the last ready pod of a workload
+// behind a Service stays, and all others may leave.
 func TestLastReadyPod(t *testing.T) {
 	deleted := func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)} }
 	unready, failed := build.Unready, build.Phase(corev1.PodFailed)

@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Check returns why the node refuses the pod, or Fits if it takes the pod. The reason is the first one of the first
-// kube-scheduler filter that refuses. CheckDevices must be called after Check.
+// Check returns why the node refuses the pod, or Fits: the first reason of the first filter of kube-scheduler that
+// refuses. CheckDevices is the last filter.
 func Check(p *Needs, n *Node) Reason {
 	if why := checkNode(p, n); why != Fits {
 		return why
@@ -18,14 +18,13 @@ func Check(p *Needs, n *Node) Reason {
 	return checkVolumes(p, n)
 }
 
-// FitsEmpty reports whether the node would take the pod if it were empty. Only its labels, its taints and its size count.
+// FitsEmpty reports whether the node would take the pod if it were empty, by its labels, taints and size.
 func FitsEmpty(p *Needs, n *Node) bool {
 	empty := n.WithoutPods()
 	return checkNode(p, &empty) == Fits && checkResources(p, &empty) == Fits
 }
 
-// Explain returns all reasons of the filter that refuses the pod, or none if the node takes the pod. Only the
-// resource filter has several reasons.
+// Explain returns all reasons of the filter that Check names, or none. Only the filter for resources has several.
 func Explain(p *Needs, n *Node) []Reason {
 	why := Check(p, n)
 	if why == Fits {
@@ -58,7 +57,7 @@ func checkNode(p *Needs, n *Node) Reason {
 	return Fits
 }
 
-// checkResources returns the first shortage on the node.
+// checkResources returns the first resource that the node has too little of.
 func checkResources(p *Needs, n *Node) Reason {
 	wants, has, used := &p.Requests, &n.Allocatable, &n.Used
 	switch {
@@ -79,7 +78,7 @@ func checkResources(p *Needs, n *Node) Reason {
 	return Fits
 }
 
-// listShortages returns all shortages on the node.
+// listShortages returns all resources that the node has too little of.
 func listShortages(p *Needs, n *Node) []Reason {
 	var all []Reason
 	wants, has, used := &p.Requests, &n.Allocatable, &n.Used
@@ -98,11 +97,11 @@ func listShortages(p *Needs, n *Node) []Reason {
 	return all
 }
 
-// isShort reports whether less is left than a pod wants. A pod that wants nothing is never short.
+// isShort reports whether less is left than the pod wants.
 func isShort(wants, has, used int64) bool { return wants > 0 && wants > has-used }
 
 // checkVolumes checks the pod's volumes: whether another pod uses an exclusive one, how many the node may attach, and
-// from which nodes they can be reached.
+// where they are.
 func checkVolumes(p *Needs, n *Node) Reason {
 	if len(p.Volumes) == 0 {
 		return Fits
@@ -124,7 +123,7 @@ func checkVolumes(p *Needs, n *Node) Reason {
 	return Fits
 }
 
-// canAttach reports whether the node may attach the volumes in addition to those that are attached.
+// canAttach reports whether the node may attach the volumes in addition to its own.
 func (n *Node) canAttach(volumes []*Volume) bool {
 	if len(n.Attachable) == 0 {
 		return true
@@ -146,7 +145,7 @@ func (n *Node) canAttach(volumes []*Volume) bool {
 	return true
 }
 
-// CheckDevices checks the allocated ResourceClaims of the pod. Their devices must be reachable from the node.
+// CheckDevices checks that the devices of the pod's allocated ResourceClaims can be reached from the node.
 func CheckDevices(p *Needs, n *Node) Reason {
 	for _, device := range p.Devices {
 		if device.reachable != nil && !device.reachable.Match(n.Object) {

@@ -13,12 +13,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// having returns a node with these resources, as "cpu=1 pods=2".
+// having sets what the node has, as in "cpu=1 pods=2".
 func having(list string) func(*corev1.Node) {
 	return func(node *corev1.Node) { node.Status.Allocatable = quantities(list) }
 }
 
-// asking adds a container with these requests.
+// asking adds a container with the requests.
 func asking(list string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Resources: corev1.ResourceRequirements{Requests: quantities(list)}})
@@ -34,19 +34,19 @@ func quantities(list string) corev1.ResourceList {
 	return of
 }
 
-// onPort adds a host port.
+// onPort makes the pod use a port of the node.
 func onPort(ip string, protocol corev1.Protocol) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Ports: []corev1.ContainerPort{{HostPort: 443, HostIP: ip, Protocol: protocol}}})
 	}
 }
 
-// mounting adds a volume with the claim.
+// mounting makes the pod mount the claim.
 func mounting(claim string) func(*corev1.Pod) {
 	return build.Volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}})
 }
 
-// disks are claims in the namespace default. Each is bound to a volume of a CSI driver.
+// disks returns claims of the namespace default, each bound to a volume of a CSI driver.
 func disks(names ...string) *fit.Storage {
 	var claims []*corev1.PersistentVolumeClaim
 	var volumes []*corev1.PersistentVolume
@@ -63,8 +63,8 @@ func disks(names ...string) *fit.Storage {
 	return fit.NewStorage(claims, volumes, nil, nil)
 }
 
-// TestExplain checks pods on a node that other pods use. test/schedulerfit compares many more cases with
-// kube-scheduler.
+// TestExplain checks a pod against a node with other pods. test/schedulerfit compares many more answers with
+// kube-scheduler's.
 func TestExplain(t *testing.T) {
 	const all = "cpu=2 memory=4Gi ephemeral-storage=10Gi pods=3 example.com/gpu=1"
 	cases := map[string]struct {

@@ -18,61 +18,61 @@ type Needs struct {
 	Ports       []Port
 	Volumes     []*Volume
 	Devices     []*Device
-	// affinity is the pod's node selector and node affinity. anywhere is true if the pod has neither.
+	// affinity is the pod's node selector and node affinity. anywhere is true if the pod has none.
 	affinity nodeaffinity.RequiredNodeAffinity
 	anywhere bool
-	// toleratesCordon is true if the pod may be scheduled to a cordoned node.
+	// toleratesCordon is true if the pod may be put on a cordoned node.
 	toleratesCordon bool
 }
 
-// Port is a host port that a pod uses.
+// Port is a port of the node that a pod uses.
 type Port struct {
 	IP       string
 	Protocol corev1.Protocol
 	Number   int32
 }
 
-// anyAddress is the IP of a port on all addresses of the node.
+// anyAddress means a port on all addresses of the node.
 const anyAddress = "0.0.0.0"
 
-// Volume is what the scheduler needs to know of a claim and its volume. The zero value is reachable from any node and
-// is not attached.
+// Volume has the relevant properties of a claim and its volume. The zero value can be reached from any node and needs no
+// attachment.
 type Volume struct {
-	// reachable selects the nodes from which the volume can be reached, nil for all. zones are the volume's labels
-	// that its nodes must have.
+	// reachable selects the nodes that can reach it; nil means all. zones are labels of the volume that its node must
+	// share.
 	reachable *nodeaffinity.NodeSelector
 	zones     []zone
-	// Driver and Handle identify the volume to its CSI driver; empty for other volumes.
+	// Driver and Handle identify a volume that a CSI driver attaches; empty for other volumes.
 	Driver, Handle string
-	// isExclusive is true if only one pod may use the claim at a time. Users counts the pods that use it.
+	// isExclusive is true if only one pod may use the claim at a time. Users counts the running pods that use it.
 	isExclusive bool
 	Users       int
 }
 
-// zone is a label of a volume. A node with zone labels must have this one with one of the values.
+// zone is a zone label of a volume. A node with zone labels must have one of the values.
 type zone struct {
 	label  string
 	values []string
 }
 
-// Device is what the scheduler needs to know of a ResourceClaim: which nodes can reach its devices, nil for all. When
-// the last user ends, the allocation ends, and reachable becomes nil.
+// Device has the relevant properties of a ResourceClaim: the nodes with its devices, nil for all. They may change when
+// its last user ends.
 type Device struct {
 	reachable *nodeaffinity.NodeSelector
-	// Users counts the pods that use it. isHeld is true if the claim has other users that are not known here.
+	// Users counts the running pods that use it. isHeld is true if something other than a known pod also reserves it.
 	Users  int
 	isHeld bool
 }
 
-// Storage finds the volumes and devices that pods refer to.
+// Storage finds the volumes and devices that pods name.
 type Storage struct {
 	volumes map[types.NamespacedName]*Volume
 	devices map[types.NamespacedName]*Device
 }
 
-// NewStorage indexes the claims of a cluster. Claims without a volume in the list and ResourceClaims without an
-// allocation do not restrict pods. pods must be all pods. A ResourceClaim that is reserved for something else counts
-// as held by unknown users.
+// NewStorage returns the storage of a cluster. A claim without a volume in the list does not bind pods to nodes, and
+// neither does a ResourceClaim without an allocation. pods are all pods of the cluster: a ResourceClaim that is reserved
+// for something else is marked as held.
 func NewStorage(claims []*corev1.PersistentVolumeClaim, volumes []*corev1.PersistentVolume, devices []*resourcev1.ResourceClaim, pods []*corev1.Pod) *Storage {
 	s := &Storage{volumes: make(map[types.NamespacedName]*Volume, len(claims)), devices: make(map[types.NamespacedName]*Device, len(devices))}
 	byName := make(map[string]*corev1.PersistentVolume, len(volumes))
@@ -116,7 +116,7 @@ func newVolume(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVol
 	return v
 }
 
-// zoneLabels returns the labels of a volume that its nodes must have (volumezone/volume_zone.go).
+// zoneLabels returns the labels of a volume that its node must share (volumezone/volume_zone.go).
 func zoneLabels() []string {
 	return []string{corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion, corev1.LabelTopologyZone, corev1.LabelTopologyRegion}
 }
@@ -131,14 +131,14 @@ func newDevice(claim *resourcev1.ResourceClaim, known map[types.UID]bool) *Devic
 	return d
 }
 
-// NeedsOf returns what the pod requires of its node. Unknown volumes and ResourceClaims do not restrict it.
+// NeedsOf returns what the pod requires of its node. Unknown volumes and ResourceClaims do not bind it to a node.
 func (s *Storage) NeedsOf(pod *corev1.Pod) Needs {
 	n := s.UsageOf(pod)
 	n.SetNodeRequirements(pod.Spec.NodeSelector, pod.Spec.Affinity, pod.Spec.Tolerations)
 	return n
 }
 
-// UsageOf returns what the pod uses on its node. The caller must call SetNodeRequirements for the other requirements.
+// UsageOf returns what the pod uses on its node, without the requirements of SetNodeRequirements.
 func (s *Storage) UsageOf(pod *corev1.Pod) Needs {
 	n := Needs{Requests: RequestsOf(pod), Ports: PortsOf(pod)}
 	for i := range pod.Spec.Volumes {
@@ -156,8 +156,8 @@ func (s *Storage) UsageOf(pod *corev1.Pod) Needs {
 	return n
 }
 
-// DeviceClaims returns the names of the pod's ResourceClaims that outlive the pod. A claim that was created for the
-// pod is deleted with it, and the pod's successor gets a new one.
+// DeviceClaims returns the names of the pod's ResourceClaims that exist longer than the pod. A claim that was created for
+// the pod ends with it.
 func DeviceClaims(pod *corev1.Pod) (names []string) {
 	for i := range pod.Spec.ResourceClaims {
 		if name := pod.Spec.ResourceClaims[i].ResourceClaimName; name != nil {
@@ -167,18 +167,18 @@ func DeviceClaims(pod *corev1.Pod) (names []string) {
 	return names
 }
 
-// UsesSameAs reports whether two pods use the same on a node.
+// UsesSameAs reports whether both use the same on a node.
 func (n *Needs) UsesSameAs(o *Needs) bool {
 	return n.Requests.Equal(&o.Requests) && slices.Equal(n.Ports, o.Ports) && slices.Equal(n.Volumes, o.Volumes) && slices.Equal(n.Devices, o.Devices)
 }
 
-// DependsOnOthers reports whether pods on other nodes matter to the pod: it has an exclusive claim, or devices that
-// other pods may use.
+// DependsOnOthers reports whether pods on other nodes affect where the pod fits: one of its claims is exclusive, or its
+// devices are where another pod runs.
 func (n *Needs) DependsOnOthers() bool {
 	return len(n.Devices) > 0 || slices.ContainsFunc(n.Volumes, func(v *Volume) bool { return v.isExclusive })
 }
 
-// SetNodeRequirements sets the pod's requirements on a node's labels, and the taints that it tolerates.
+// SetNodeRequirements sets which labels the node must have, and which taints the pod tolerates.
 func (n *Needs) SetNodeRequirements(selector map[string]string, affinity *corev1.Affinity, tolerations []corev1.Toleration) {
 	n.Tolerations = tolerations
 	n.toleratesCordon = Tolerates(tolerations, &corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
@@ -213,10 +213,10 @@ func (n *Needs) Selects(node *corev1.Node) bool {
 	return ok && err == nil
 }
 
-// HasNoNodeRequirements reports whether the pod has neither a node selector nor node affinity.
+// HasNoNodeRequirements reports whether the pod has no node selector and no node affinity.
 func (n *Needs) HasNoNodeRequirements() bool { return n.anywhere }
 
-// Tolerates reports whether one of the tolerations tolerates the taint, with the comparison of core/v1.
+// Tolerates reports whether one of the tolerations tolerates the taint, by the rules of core/v1.
 func Tolerates(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
 	for i := range tolerations {
 		if tolerations[i].ToleratesTaint(klog.Logger{}, taint, false) {
@@ -226,8 +226,8 @@ func Tolerates(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
 	return false
 }
 
-// PortsOf returns the host ports that the pod uses. A sidecar, which is an init container that always restarts, has
-// ports too (kube-scheduler, util.GetHostPorts).
+// PortsOf returns the node's ports that the pod uses, including those of sidecars: init containers that restart always
+// (kube-scheduler, util.GetHostPorts).
 func PortsOf(pod *corev1.Pod) []Port {
 	var ports []Port
 	for i := range pod.Spec.InitContainers {
@@ -258,12 +258,12 @@ func appendPorts(ports []Port, more []corev1.ContainerPort) []Port {
 	return ports
 }
 
-// conflicts reports whether one node cannot have both ports in use.
+// conflicts reports whether both ports cannot be used on one node.
 func (p Port) conflicts(o Port) bool {
 	return p.Number == o.Number && p.Protocol == o.Protocol && (p.IP == o.IP || p.IP == anyAddress || o.IP == anyAddress)
 }
 
-// isInZoneOf reports whether the node is in the volume's zone.
+// isInZoneOf reports whether a node with the labels is in the volume's zone.
 func (v *Volume) isInZoneOf(labels map[string]string) bool {
 	if len(v.zones) == 0 || !slices.ContainsFunc(zoneLabels(), func(label string) bool { _, has := labels[label]; return has }) {
 		return true

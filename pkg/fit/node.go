@@ -5,28 +5,28 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// Node is a node with what its pods use.
+// Node is a node and what the pods on it use.
 type Node struct {
-	// Object is the node's object. Taints are its taints, except those that only prefer to keep pods away.
+	// Object has the node's labels. Taints are those that keep pods away.
 	Object *corev1.Node
 	Taints []corev1.Taint
-	// Allocatable is what the node has for pods, and MaxPods is how many may run. Both are Unlimited if the node does
-	// not report them. A resource in Others that the node does not report counts as 0.
+	// Allocatable is what the node offers to pods, and MaxPods is how many may run. A field is Unlimited if the node does
+	// not report it. Other resources that it does not report count as 0.
 	Allocatable Resources
 	MaxPods     int64
 	// Used is what its pods use, and Pods is their number.
 	Used Resources
 	Pods int64
-	// ports counts the pods that use each port. Two pods may use the same port if Check was not called before Place.
+	// ports counts the pods that use each port. More than one may use it if the scheduler was bypassed.
 	ports map[Port]int
-	// Attachable is how many volumes each CSI driver may attach. Drivers that are missing have no limit. attached
-	// counts the pods that use a volume, and attachedOf counts the volumes of each driver.
+	// Attachable is how many volumes each CSI driver may attach; other drivers have no limit. attached counts the pods
+	// that use each volume, and attachedOf counts the volumes by driver.
 	Attachable map[string]int64
 	attached   map[attachment]int
 	attachedOf map[string]int64
 }
 
-// attachment identifies a volume to its CSI driver.
+// attachment identifies a volume by its CSI driver and handle.
 type attachment struct{ driver, handle string }
 
 // NewNode returns a node without pods.
@@ -36,7 +36,7 @@ func NewNode(object *corev1.Node) *Node {
 	return n
 }
 
-// Update replaces the node's object by a newer version.
+// Update sets a new version of the node's object.
 func (n *Node) Update(object *corev1.Node) {
 	n.Object, n.Taints = object, nil
 	for _, taint := range object.Spec.Taints {
@@ -65,7 +65,7 @@ func reported(list corev1.ResourceList, name corev1.ResourceName) int64 {
 	}
 }
 
-// AttachLimits returns how many volumes each CSI driver may attach to the node. Drivers without a limit are missing.
+// AttachLimits returns how many volumes each CSI driver may attach to a node. Drivers without a limit are omitted.
 func AttachLimits(csi *storagev1.CSINode) map[string]int64 {
 	limits := map[string]int64{}
 	for i := range csi.Spec.Drivers {
@@ -76,7 +76,7 @@ func AttachLimits(csi *storagev1.CSINode) map[string]int64 {
 	return limits
 }
 
-// AddPods adds a number of pods with these needs to the node. A negative number removes pods.
+// AddPods adds the given number of pods with these needs to the node. A negative number removes pods.
 func (n *Node) AddPods(p *Needs, pods int) {
 	n.Pods += int64(pods)
 	n.Used.Add(&p.Requests, int64(pods))
@@ -100,17 +100,18 @@ func (n *Node) AddPods(p *Needs, pods int) {
 	}
 }
 
-// ReserveRoom adds one pod's requests and ports to an imagined node. It does not count the use of volumes and devices.
+// ReserveRoom reserves room for one more pod with these needs on a node that is only simulated. It does not use the pod's
+// volumes and devices.
 func (n *Node) ReserveRoom(p *Needs) {
 	n.AddPods(&Needs{Requests: p.Requests, Ports: p.Ports}, 1)
 }
 
-// WithoutPods returns the node without pods. It shares the data that does not depend on pods.
+// WithoutPods returns the node without pods. Both share the data that pods do not change.
 func (n *Node) WithoutPods() Node {
 	return Node{Object: n.Object, Taints: n.Taints, Allocatable: n.Allocatable, MaxPods: n.MaxPods, Attachable: n.Attachable}
 }
 
-// attach adds pods that use a volume of a CSI driver. A negative number removes pods.
+// attach adds pods that use a volume of a CSI driver.
 func (n *Node) attach(v *Volume, pods int) {
 	if v.Driver == "" {
 		return

@@ -2,10 +2,10 @@ package fit
 
 import corev1 "k8s.io/api/core/v1"
 
-// Reason is why a node does not take a pod, in the words of kube-scheduler. It is empty if the node takes the pod.
+// Reason is why a node does not take a pod, in the words of kube-scheduler; empty if it does.
 type Reason string
 
-// The reasons, in the words of the kube-scheduler plugin that finds them.
+// The reasons, each in the words of the kube-scheduler plugin that finds it.
 const (
 	Fits             Reason = ""
 	Unschedulable    Reason = "node(s) were unschedulable"
@@ -20,11 +20,10 @@ const (
 	DeviceElsewhere  Reason = "resourceclaim not available on the node"
 )
 
-// Insufficient returns the reason of a node that has too little of a resource left.
+// Insufficient returns the reason for a node that has too little of a resource left.
 func Insufficient(resource corev1.ResourceName) Reason { return "Insufficient " + Reason(resource) }
 
-// DependsOnNodeOnly reports whether the reason does not depend on the pods on the node. It holds until the node's own labels
-// or taints change.
+// DependsOnNodeOnly reports whether the reason depends only on the node's own labels and taints, not on the pods on it.
 func (r Reason) DependsOnNodeOnly() bool {
 	return r == Unschedulable || r == UntoleratedTaint || r == SelectorMismatch
 }

@@ -10,15 +10,15 @@ import (
 	"k8s.io/component-helpers/resource"
 )
 
-// Unlimited stands for a resource that a node does not report: the amount is unknown, not 0.
+// Unlimited is the quantity of a resource that a node does not report.
 const Unlimited = math.MaxInt64
 
-// Resources are what pods request or what a node has.
+// Resources are what pods request or a node offers.
 type Resources struct {
-	// CPU is in thousandths, Memory and Storage (ephemeral) are in bytes.
+	// CPU is in thousandths. Memory and Storage (ephemeral) are in bytes.
 	CPU, Memory, Storage int64
-	// Others are huge pages and extended resources, such as GPUs, by name; nil for none. The list is
-	// replaced, never changed.
+	// Others has huge pages and extended resources, such as GPUs, sorted by name; nil for none. The list is replaced,
+	// never changed.
 	Others []Quantity
 }
 
@@ -57,7 +57,7 @@ func RequestsOf(pod *corev1.Pod) Resources {
 	return Resources{MilliCPU(list.Cpu()), Bytes(list.Memory()), Bytes(list.StorageEphemeral()), othersOf(list)}
 }
 
-// othersOf returns the quantities of the list that have no field in Resources, sorted by name.
+// othersOf returns the quantities of the list without a field of their own.
 func othersOf(list corev1.ResourceList) []Quantity {
 	var others []Quantity
 	for name, quantity := range list {
@@ -73,7 +73,7 @@ func othersOf(list corev1.ResourceList) []Quantity {
 	return others
 }
 
-// OtherQuantity returns the amount of one of the other resources; 0 if it is missing.
+// OtherQuantity returns the quantity of one of the other resources; 0 if there is none.
 func (r *Resources) OtherQuantity(name corev1.ResourceName) int64 {
 	for i := range r.Others {
 		if r.Others[i].Name == name {
@@ -83,12 +83,12 @@ func (r *Resources) OtherQuantity(name corev1.ResourceName) int64 {
 	return 0
 }
 
-// Equal reports whether both are the same.
+// Equal reports whether both are equal.
 func (r *Resources) Equal(o *Resources) bool {
 	return r.CPU == o.CPU && r.Memory == o.Memory && r.Storage == o.Storage && slices.Equal(r.Others, o.Others)
 }
 
-// Add adds o times the number. A negative number subtracts.
+// Add adds the other resources the given number of times. A negative number subtracts them.
 func (r *Resources) Add(o *Resources, times int64) {
 	r.CPU, r.Memory, r.Storage = r.CPU+times*o.CPU, r.Memory+times*o.Memory, r.Storage+times*o.Storage
 	if len(o.Others) == 0 {
@@ -105,7 +105,7 @@ func (r *Resources) Add(o *Resources, times int64) {
 	r.Others = sum
 }
 
-// Max returns, for each resource, the larger of the two amounts.
+// Max returns the larger of the two quantities of each resource.
 func (r *Resources) Max(o *Resources) Resources {
 	largest := Resources{max(r.CPU, o.CPU), max(r.Memory, o.Memory), max(r.Storage, o.Storage), slices.Clone(r.Others)}
 	for _, other := range o.Others {
@@ -118,7 +118,7 @@ func (r *Resources) Max(o *Resources) Resources {
 	return largest
 }
 
-// List returns the resources as a Kubernetes list, without zero amounts.
+// List returns the resources in Kubernetes' form, without zero quantities.
 func (r *Resources) List() corev1.ResourceList {
 	list := corev1.ResourceList{}
 	add := func(name corev1.ResourceName, quantity *quantities.Quantity) {
@@ -135,7 +135,7 @@ func (r *Resources) List() corev1.ResourceList {
 	return list
 }
 
-// IsExtended reports whether a device plugin reports the resource, instead of the kubelet itself (k8s.io/kubernetes,
+// IsExtended reports whether a device plugin reports the resource, rather than the kubelet (k8s.io/kubernetes,
 // pkg/apis/core/v1/helper, IsExtendedResourceName).
 func IsExtended(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)

@@ -7,13 +7,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AnnotationGroupBaseline contains the state of the group before the run, as the JSON of GroupBaseline. It is written
-// with the fence and with the hold. If an upgrade's record is lost, the upgrade continues with this data.
+// AnnotationGroupBaseline has the state of the group before the run, as the JSON of GroupBaseline. It is set with the
+// fence and the hold. An upgrade whose record is lost continues with it.
 const AnnotationGroupBaseline = Domain + "/before"
 
-// GroupBaseline is the state of a group that cannot be read any more once its upgrade has begun.
+// GroupBaseline is the state of a group before its upgrade, which cannot be observed any more during the upgrade.
 type GroupBaseline struct {
-	// Desired, Min and Max are the group's size in nodes. Zones are its nodes by zone.
+	// Desired, Min and Max are the group's size in nodes. Zones counts its nodes by zone.
 	Desired int            `json:"desired"`
 	Min     int            `json:"min"`
 	Max     int            `json:"max"`
@@ -28,14 +28,14 @@ func (b GroupBaseline) Encode() string {
 	return string(text)
 }
 
-// SetGroupBaseline writes the state of the group before the run on a node. An empty text changes nothing.
+// SetGroupBaseline writes the group's baseline on a node. An empty text changes nothing.
 func SetGroupBaseline(node *corev1.Node, text string) {
 	if text != "" {
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, AnnotationGroupBaseline, text)
 	}
 }
 
-// ReadGroupBaseline returns what the run wrote on the node about its group, or false if there is nothing.
+// ReadGroupBaseline returns the group's baseline that the run wrote on the node, or false.
 func ReadGroupBaseline(node *corev1.Node, run string) (GroupBaseline, bool) {
 	if node.Annotations[AnnotationRun] != run && node.Annotations[AnnotationHeld] != run {
 		return GroupBaseline{}, false

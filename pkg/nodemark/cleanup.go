@@ -10,9 +10,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
-// CleanupCommand returns the command line that removes this tool's marks from a node, for a user to copy. It has the
-// effect of ClearFence and ClearHold: it keeps or restores what the node had before. fences are the possible fence
-// taints. If the node's baseline cannot be read, it is assumed to be empty.
+// CleanupCommand returns the command line with which a user removes our marks from a node, as ClearFence and ClearHold
+// do. It restores what the node had before. fences are the possible fence taints. If the node's baseline cannot be read,
+// it counts as empty.
 func CleanupCommand(node *corev1.Node, fences []corev1.Taint) string {
 	prev, err := readNodeBaseline(node)
 	if prev == nil || err != nil {
@@ -43,7 +43,7 @@ func CleanupCommand(node *corev1.Node, fences []corev1.Taint) string {
 	return strings.Join(append(steps, shell.Command("kubectl annotate node", words...)), " && ")
 }
 
-// exclusionCommand returns the command that restores the load-balancer label, or "" if the label is unchanged.
+// exclusionCommand returns the command that restores the load-balancer label, or "" if it is unchanged.
 func exclusionCommand(node *corev1.Node, prev *NodeBaseline) string {
 	value, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]
 	switch {

@@ -11,20 +11,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NodeBaseline says which of the fence's marks a node had before the upgrade fenced it. ClearFence leaves those marks
-// on the node.
+// NodeBaseline is what a node had before it was fenced. Removing the fence keeps it.
 type NodeBaseline struct {
 	Taint         bool `json:"taint,omitempty"`
 	Unschedulable bool `json:"unschedulable,omitempty"`
-	// Excluded is the value of the load-balancer label; nil if the node had no such label.
+	// Excluded is the value of the load-balancer label; nil without the label.
 	Excluded *string `json:"excluded,omitempty"`
 }
 
-// SetFence changes the node for Fence. It sets the taint and spec.unschedulable together: DaemonSet pods tolerate
-// only the latter by default, and cluster-autoscaler uses a Ready node that is not cordoned as the group's template.
-// SetFence also adds the taint of a cordon. Otherwise, the control plane would have to add it to all nodes at the
-// moment at which they are fenced (docs/decisions/0014). An annotation keeps what the node had before. The annotation
-// of an earlier run stays. SetFence returns an error if an earlier run's annotation cannot be read.
+// SetFence sets the fence: taint and spec.unschedulable together. DaemonSets tolerate only the second by default, and
+// cluster-autoscaler takes a group's template from a Ready node that is not cordoned. SetFence also sets the cordon's
+// taint. Otherwise the control plane would write it to all nodes at the moment in which all are fenced
+// (docs/decisions/0014). What the node had before is kept in an annotation. The annotation of an earlier run stays, and
+// an error is returned if it cannot be read.
 func SetFence(node *corev1.Node, run string, taint corev1.Taint) error {
 	prev, err := readNodeBaseline(node)
 	if err != nil {
@@ -51,21 +50,21 @@ func SetFence(node *corev1.Node, run string, taint corev1.Taint) error {
 	return nil
 }
 
-// SetDraining changes the node for StartDrain. It writes the deadline, and excludes the node from load balancers
-// outside the cluster. Since Kubernetes 1.19, a cordon does not do the latter (EKS E46).
+// SetDraining marks the start of the node's drain: it writes the deadline and excludes the node from load balancers
+// outside the cluster. A cordon does not exclude it since Kubernetes 1.19 (EKS E46).
 func SetDraining(node *corev1.Node, deadline time.Time) {
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, AnnotationDeadline, FormatTime(deadline))
 	metav1.SetMetaDataLabel(&node.ObjectMeta, corev1.LabelNodeExcludeBalancers, "true")
 }
 
-// SetEpoch changes a node in flight when another process takes over the upgrade. Then late requests of the earlier
-// process fail because of the node's resourceVersion.
+// SetEpoch changes a node in flight when another process takes over its upgrade. Late requests of the process before then
+// fail on the node's resourceVersion.
 func SetEpoch(node *corev1.Node, epoch int64) {
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, AnnotationEpoch, strconv.FormatInt(epoch, 10))
 }
 
-// ClearFence reverts SetFence and SetDraining except for what the node had before, and removes this tool's
-// annotations. It returns an error, and changes nothing, if the annotation with the node's baseline cannot be read.
+// ClearFence removes the fence and our annotations, and keeps what the node had before. It returns an error and changes
+// nothing if the annotation with the node's baseline cannot be read.
 func ClearFence(node *corev1.Node, taint corev1.Taint) error {
 	prev, err := readNodeBaseline(node)
 	if err != nil || prev == nil {
@@ -86,15 +85,15 @@ func ClearFence(node *corev1.Node, taint corev1.Taint) error {
 	for _, key := range []string{AnnotationRun, AnnotationNodeBaseline, AnnotationDeadline, AnnotationEpoch} {
 		delete(node.Annotations, key)
 	}
-	if !IsHeld(node) { // otherwise the hold needs them, too
+	if !IsHeld(node) { // a hold still needs them
 		delete(node.Annotations, AnnotationGroupBaseline)
 		delete(node.Annotations, AnnotationOwner)
 	}
 	return nil
 }
 
-// IsCordonedByOthers reports whether a user or another process cordoned the node, before it was fenced or without a fence.
-// If the node's baseline cannot be read, every cordon counts as such.
+// IsCordonedByOthers reports whether another process cordoned the node, before its fence or without one. If the node's
+// baseline cannot be read, any cordon counts.
 func IsCordonedByOthers(node *corev1.Node) bool {
 	prev, err := readNodeBaseline(node)
 	switch {
@@ -105,7 +104,7 @@ func IsCordonedByOthers(node *corev1.Node) bool {
 	}
 }
 
-// CordonTaint returns the taint that the control plane adds to a cordoned node and removes again.
+// CordonTaint returns the taint that the control plane sets on cordoned nodes.
 func CordonTaint() corev1.Taint {
 	return corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 }
@@ -125,8 +124,8 @@ func removeTaint(node *corev1.Node, taint corev1.Taint) {
 	node.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
 }
 
-// readNodeBaseline returns what the node had before it was fenced, or nil if it was never fenced. If another process
-// removed the annotation of a fenced node, the baseline counts as empty.
+// readNodeBaseline returns what the node had before its fence, or nil if it was never fenced. If another process removed
+// the annotation from a fenced node, the baseline is empty.
 func readNodeBaseline(node *corev1.Node) (*NodeBaseline, error) {
 	text, ok := node.Annotations[AnnotationNodeBaseline]
 	if !ok {

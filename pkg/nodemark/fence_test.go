@@ -89,7 +89,7 @@ func TestMarksAreUndoneExactly(t *testing.T) {
 	})
 }
 
-// drawNode returns a node that may already have each of the things that a fence and a drain add.
+// drawNode returns a random node, which may already have what a fence and a drain set.
 func drawNode(t *rapid.T, provider string) *corev1.Node {
 	fence := nodegroup.FenceTaint(provider)
 	taints := []corev1.Taint{
@@ -235,8 +235,7 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// FindUnreadable finds every value that this program would not write into its annotations, with the command that
-// removes it.
+// TestFindUnreadable: an annotation with an invalid value is found, with the command that removes it.
 func TestFindUnreadable(t *testing.T) {
 	readable := map[string][]string{
 		nodemark.AnnotationNodeBaseline:  {"{}", `{"taint":true,"excluded":"true"}`, `{"excluded":""}`},
@@ -273,7 +272,8 @@ func TestFindUnreadable(t *testing.T) {
 	}
 }
 
-// S32: when a held node is unfenced, it keeps the owner annotation until the hold is removed, too.
+// S32: TestHeldNodesKeepTheirOwner removes the fence from a node that is still held. The node keeps its owner until the
+// hold is removed too.
 func TestHeldNodesKeepTheirOwner(t *testing.T) {
 	node := build.Node("old-a-1", "a")
 	fence(t, node, "r1", "aws")

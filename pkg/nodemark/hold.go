@@ -6,15 +6,14 @@ import (
 )
 
 const (
-	// AnnotationNoScaleDown with the value "true" stops cluster-autoscaler from removing a node (cluster-autoscaler's
+	// AnnotationNoScaleDown with the value "true" prevents cluster-autoscaler from removing a node (cluster-autoscaler's
 	// FAQ, "How can I prevent Cluster Autoscaler from scaling down a particular node?").
 	AnnotationNoScaleDown = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-	// AnnotationHeld contains the run that set AnnotationNoScaleDown on the node. Without it, a user or another
-	// process set AnnotationNoScaleDown.
+	// AnnotationHeld has the run that set AnnotationNoScaleDown. Without it another process set that annotation.
 	AnnotationHeld = Domain + "/scale-down-disabled"
 )
 
-// SetHold changes the node for HoldNode. It does not change a node that already has AnnotationNoScaleDown.
+// SetHold sets the hold. A node with its own AnnotationNoScaleDown is not changed.
 func SetHold(node *corev1.Node, run string) {
 	if _, theirs := node.Annotations[AnnotationNoScaleDown]; theirs {
 		return
@@ -23,8 +22,7 @@ func SetHold(node *corev1.Node, run string) {
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, AnnotationHeld, run)
 }
 
-// ClearHold changes the node for UnholdNode. It keeps an annotation that this tool did not set, and a value that was
-// changed later.
+// ClearHold removes the hold, and keeps annotations that another process set or changed.
 func ClearHold(node *corev1.Node) {
 	if !IsHeld(node) {
 		return
@@ -33,20 +31,20 @@ func ClearHold(node *corev1.Node) {
 		delete(node.Annotations, AnnotationNoScaleDown)
 	}
 	delete(node.Annotations, AnnotationHeld)
-	if node.Annotations[AnnotationRun] == "" { // otherwise the fence needs them, too
+	if node.Annotations[AnnotationRun] == "" { // a fence still needs them
 		delete(node.Annotations, AnnotationGroupBaseline)
 		delete(node.Annotations, AnnotationOwner)
 	}
 }
 
-// IsHeld reports whether this tool holds the node.
+// IsHeld reports whether the node has our hold.
 func IsHeld(node *corev1.Node) bool {
 	_, ours := node.Annotations[AnnotationHeld]
 	return ours
 }
 
-// AllowsScaleDown reports whether autoscalers may remove the node: it has neither annotation of a hold.
+// AllowsScaleDown reports whether the node has no scale-down annotation and no hold of ours.
 func AllowsScaleDown(node *corev1.Node) bool {
 	_, said := node.Annotations[AnnotationNoScaleDown]
-	return !said && !IsHeld(node) // if AnnotationHeld is left, someone removed the other on purpose
+	return !said && !IsHeld(node) // a removed annotation is not set again
 }

@@ -6,22 +6,20 @@ import (
 	"time"
 )
 
-// Domain is the prefix of all of this tool's annotations and labels.
+// Domain is the prefix of all our annotations and labels.
 const Domain = "kubectl-nodeupgrade"
 
-// Annotations on nodes. They are written with the fence and at the start of a drain. They are removed at its end.
-// AnnotationEpoch is written when another process takes over the upgrade.
+// Annotations on nodes. They are only written with the fence, and at the start and the end of a drain.
 const (
-	// AnnotationRun contains the run that fenced the node.
+	// AnnotationRun has the run that fenced the node.
 	AnnotationRun = Domain + "/run"
-	// AnnotationNodeBaseline contains what the node had before it was fenced, as the JSON of NodeBaseline.
+	// AnnotationNodeBaseline has what the node had before the fence, as the JSON of NodeBaseline.
 	AnnotationNodeBaseline = Domain + "/prev"
-	// AnnotationDeadline contains the drain's deadline, RFC 3339. It is set at the start of the drain.
+	// AnnotationDeadline has the drain's deadline in RFC 3339. It exists from the start of the drain.
 	AnnotationDeadline = Domain + "/drain-deadline"
-	// AnnotationEpoch contains the number of the lease holder that took over the upgrade while the node was in
-	// flight.
+	// AnnotationEpoch has the number of the lease holder that took over the upgrade while the node was in flight.
 	AnnotationEpoch = Domain + "/epoch"
 )
 
-// FormatTime returns the time in the format of the annotations.
+// FormatTime formats a time for an annotation.
 func FormatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }

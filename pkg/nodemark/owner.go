@@ -7,11 +7,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AnnotationOwner contains the upgrade that marked the node, as the JSON of Owner. It is written with the fence and
-// with the hold. Nodes that an older version marked do not have it.
+// AnnotationOwner has the upgrade that set the marks, as the JSON of Owner. It is set with the fence and the hold. Older
+// versions did not set it.
 const AnnotationOwner = Domain + "/owner"
 
-// Owner identifies the upgrade that marked a node: the name of its record, and the epoch of the lease holder that
+// Owner is the upgrade that marks a node: the namespace and group of its record, and the epoch of the lease holder that
 // wrote the mark.
 type Owner struct {
 	Namespace string `json:"namespace"`
@@ -24,17 +24,17 @@ func SetOwner(node *corev1.Node, owner Owner) {
 	if RunOf(node) == "" {
 		return
 	}
-	text, _ := json.Marshal(owner) // strings and a number can always be encoded as JSON
+	text, _ := json.Marshal(owner) // strings and numbers can always be encoded
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, AnnotationOwner, string(text))
 }
 
-// ReadOwner returns the owner that the node's annotation contains, or false if there is none.
+// ReadOwner returns the owner of the node's marks, or false.
 func ReadOwner(node *corev1.Node) (Owner, bool) {
 	owner, err := parseOwner(node.Annotations[AnnotationOwner])
 	return owner, err == nil
 }
 
-// RunOf returns the run that marked the node, or "" if it has no mark.
+// RunOf returns the run that marked the node, or "".
 func RunOf(node *corev1.Node) string {
 	if run := node.Annotations[AnnotationRun]; run != "" {
 		return run

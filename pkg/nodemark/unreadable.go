@@ -13,14 +13,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
-// UnreadableError is returned for an annotation of this tool whose value the tool would not write. Users and other
-// processes can write annotations, too.
+// UnreadableError is an annotation of ours with an invalid value. Other processes can write annotations, too.
 type UnreadableError struct {
 	Node, Annotation string
 	Err              error
 }
 
-// Error describes the annotation and the command that removes it.
+// Error names the annotation, and the command that removes it.
 func (e *UnreadableError) Error() string {
 	remedy := "run " + e.Remedy()
 	if e.Annotation == AnnotationNodeBaseline {
@@ -29,12 +28,12 @@ func (e *UnreadableError) Error() string {
 	return fmt.Sprintf("annotation %s of node %q cannot be read (%v): %s", e.Annotation, e.Node, e.Err, remedy)
 }
 
-// Remedy returns the command that removes the annotation. Without it, the node counts as one with an empty baseline.
+// Remedy returns the command that removes the annotation. Without it the node counts as having had nothing before.
 func (e *UnreadableError) Remedy() string {
 	return shell.Command("kubectl annotate node", e.Node, e.Annotation+"-")
 }
 
-// FindUnreadable returns the first of this tool's annotations on the node that cannot be read, or nil if all can.
+// FindUnreadable returns the first annotation of ours on the node that cannot be read, or nil.
 func FindUnreadable(node *corev1.Node) *UnreadableError {
 	readers := []struct {
 		annotation string

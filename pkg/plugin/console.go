@@ -43,7 +43,7 @@ func (c console) now() time.Time {
 	return c.clock()
 }
 
-// recordRequest writes a note on stderr. It writes nothing for "". On a terminal it breaks lines at words.
+// note writes a note on stderr. It writes nothing for "". On a terminal it breaks lines at words.
 func (c console) note(text string) { c.writeNote("note: ", text) }
 
 // warn writes a warning on stderr in the same way as note.

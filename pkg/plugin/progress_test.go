@@ -25,7 +25,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/contract"
 )
 
-// watchStatus returns the progress output of an upgrade in a mode. It runs in a synctest bubble.
+// progressOutput returns the progress output of an upgrade in a mode. It runs in a synctest bubble.
 func progressOutput(t *testing.T, mode string, happens func(Display)) string {
 	t.Helper()
 	var text string

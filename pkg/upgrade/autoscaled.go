@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// mostDrainedAtOnce is how many nodes are drained at once. mostBudgetTime is how long budgets are respected on each
-	// of them. mostDrainGrace is the longest grace period of their pods (GKE G75).
+	// mostDrainedAtOnce limits how many nodes are drained together. mostBudgetTime limits how long a drain respects
+	// budgets. mostDrainGrace limits the grace period of the pods (GKE G75).
 	mostDrainedAtOnce = 20
 	mostBudgetTime    = time.Hour
 	mostDrainGrace    = 24 * time.Hour
@@ -113,13 +113,14 @@ func checkGroupAutoscaled(group *nodegroup.Group, r *record.Request, outdated in
 	return nil
 }
 
-// raiseMaximumOnce raises the maximum so that the autoscaler can add one new node for each outdated one (GKE G77).
+// raiseMaximumOnce raises the group's maximum by one node for each outdated node, so that the autoscaler can add
+// replacements (GKE G77).
 func (d *decision) raiseMaximumOnce() bool {
 	return d.applyDecision(d.bookKeeper().RaiseMaximumOnce(d.countOutdated()))
 }
 
 // waitBeforeDrain gives pods time to leave the outdated nodes on their own, counted from the fence (GKE G71, G82). During
-// the wait nodes without pods are removed. The wait ends early when no outdated node is left (GKE G72, G74).
+// the wait it removes nodes without pods. It ends early if no outdated node is left (GKE G72, G74).
 func (d *decision) waitBeforeDrain() bool {
 	d.countReplaced()
 	d.fencing = !d.fenceOutdatedNodes()
@@ -161,7 +162,7 @@ func (d *decision) removeIdleNodes() {
 	}
 }
 
-// returnToPending forgets that a node was started. The node must still be replaced, unless another process terminates its
+// returnToPending forgets that the node was started. The node is pending again, unless another process terminates its
 // machine.
 func (d *decision) returnToPending(name string, m *nodegroup.Member) {
 	delete(d.rec.Nodes, name)
@@ -170,8 +171,8 @@ func (d *decision) returnToPending(name string, m *nodegroup.Member) {
 	}
 }
 
-// isIdle reports whether an outdated node may be removed without a drain: no pod must leave it, no pod asks autoscalers
-// to keep it (GKE G72), and the group is not at its minimum.
+// isIdle reports whether an outdated node may be removed without a drain. No pod on it has to leave, no pod is protected
+// from autoscalers (GKE G72), and the group is above its minimum.
 func (d *decision) isIdle(m *nodegroup.Member) bool {
 	if m.Node == nil || m.Instance.State != nodegroup.InstanceInService || !d.isFencedByRun(m) || d.classifyPodsOf(m).countPodsLeft() > 0 {
 		return false
@@ -209,9 +210,9 @@ func (d *decision) startDrains() {
 	}
 }
 
-// removeRemaining waits until the outdated nodes are gone, and replaces nodes that joined late, too.
+// removeRemaining drains and removes all outdated nodes, including nodes that joined late.
 func (d *decision) removeRemaining() bool {
-	if d.plan == nil && !d.drainRemaining() { // otherwise this step finished the drain
+	if d.plan == nil && !d.drainRemaining() { // a plan means that the drain ended in this step
 		return false
 	}
 	return d.awaitOutdatedGone()

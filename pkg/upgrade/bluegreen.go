@@ -143,14 +143,15 @@ func describeBlueGreen(r *record.Request, _ string) string {
 	return fmt.Sprintf("%s%s: a new node for each outdated one; %s%s", record.BlueGreen, width, drain, end)
 }
 
-// matchSurgeToOutdated plans a new node for each outdated one, including those that joined after the upgrade began (GKE G41).
+// matchSurgeToOutdated raises the surge to one node for each outdated node, including nodes that joined after the upgrade
+// began (GKE G41).
 func (d *decision) matchSurgeToOutdated() {
 	outdated := d.countOutdated()
 	d.rec.Ledger.AssignSurge(outdated, d.count.Left)
 	d.rec.Request.Surge = max(d.rec.Request.Surge, outdated)
 }
 
-// launchForLateJoiners launches new nodes for outdated ones that joined while others were being drained.
+// launchForLateJoiners launches new nodes for outdated nodes that joined during the drain.
 func (d *decision) launchForLateJoiners() {
 	d.matchSurgeToOutdated()
 	if d.applyDecision(d.bookKeeper().RaiseMaximum()) {
@@ -182,7 +183,7 @@ func (d *decision) drainBlue() bool {
 	return false
 }
 
-// isBatchOpen reports whether more nodes of the batch must be started.
+// isBatchOpen reports whether the batch has nodes that were not started.
 func (d *decision) isBatchOpen() bool {
 	return len(d.count.pending) > 0 && d.rec.Begun-d.rec.Soak.Batches < d.rec.Request.BlueGreen.Batch
 }
@@ -192,7 +193,7 @@ func (d *decision) isBatchDrained() bool {
 	return !d.isBatchOpen() && d.rec.NoneInState(record.NodeDraining, record.NodeForcing, record.NodeEmpty)
 }
 
-// soakBatch waits after a batch, and reports whether it was the last one (GKE G47).
+// soakBatch soaks after a batch and reports whether it was the last batch (GKE G47).
 func (d *decision) soakBatch() bool {
 	if d.rec.Soak.Batches < d.rec.Begun {
 		if d.pausing && d.rec.Soak.Until.After(d.w.Now) {
@@ -212,7 +213,7 @@ func (d *decision) soakBatch() bool {
 	return false
 }
 
-// startBatch starts nodes of the batch while the new nodes have room for the pods of one more.
+// startBatch starts nodes of the batch while the new nodes have room for the pods of one more node.
 func (d *decision) startBatch() {
 	for d.isBatchOpen() && d.rec.Stopping == "" {
 		if d.countUnavailable()+d.countKept()+1 > 0 {
@@ -330,7 +331,7 @@ func (d *decision) stopBlueGreen() {
 	d.rec.Message = joinNotes(d.rec.Message, d.describeRefused(d.rec.Message), d.describeKeptAfterStop())
 }
 
-// describeKeptAfterStop returns what a stop leaves unchanged.
+// describeKeptAfterStop describes what stays unchanged after a stop.
 func (d *decision) describeKeptAfterStop() string {
 	text := "the outdated and the new nodes both stay"
 	if len(d.rec.Suspended) > 0 {

@@ -211,7 +211,7 @@ func TestCompletePausedSoak(t *testing.T) {
 	}
 }
 
-// G49: a finished soak does not begin again because a node is given back to autoscalers late.
+// G49: a soak that is over does not begin again because a node is released late.
 func TestSoakDoesNotBeginAgain(t *testing.T) {
 	d := newBlueGreen(t, 3)
 	d.faults = []fault{{key: "free/", outcome: nodegroup.OutcomeLater, times: 3 * 5 * 60}}

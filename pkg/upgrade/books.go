@@ -30,8 +30,8 @@ func (d *decision) ledgerView() ledger.View {
 // bookKeeper returns the keeper that decides about the group's size.
 func (d *decision) bookKeeper() ledger.Keeper { return d.rec.Ledger.Keeper(d.ledgerView()) }
 
-// applyDecision adds what was decided about the group's size to the step, and reports whether it is complete. When the
-// upgrade is stopping or being aborted, a decision of which all actions were refused permanently is complete, too.
+// applyDecision adds a decision about the group's size to the step, and reports whether it is done. During a stop or an
+// abort, permanently refused actions count as done.
 func (d *decision) applyDecision(decided ledger.Decision) bool {
 	for _, a := range decided.Actions {
 		d.addAction(a)
@@ -46,7 +46,7 @@ func (d *decision) applyDecision(decided ledger.Decision) bool {
 	return decided.Done
 }
 
-// lowerMaximum takes back the upgrade's raise of the group's maximum, and reports whether it is taken back.
+// lowerMaximum reverts our raise of the group's maximum, and reports whether that is done.
 func (d *decision) lowerMaximum() bool {
 	return d.applyDecision(d.bookKeeper().LowerMaximum())
 }
@@ -59,8 +59,8 @@ func (d *decision) suspendProcesses() bool {
 	return d.applyDecision(decided)
 }
 
-// resumeProcesses resumes the processes that the upgrade suspended, as far as the zones allow, and reports whether that
-// is done.
+// resumeProcesses resumes the processes that the upgrade suspended, except those that must wait for balanced zones. It
+// reports whether that is done.
 func (d *decision) resumeProcesses() bool {
 	return d.applyDecision(ledger.ResumeProcesses(d.ledgerView()))
 }

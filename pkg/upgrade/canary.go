@@ -11,9 +11,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// deferStarts reports whether no further node may be started, and notes the reason. That is so while a workload does
-// not recover. It is also so once a node was started, while it is not known yet whether a DaemonSet has its pods on
-// current nodes.
+// deferStarts returns true if no further node may be started: a workload does not recover, or it is not known yet whether
+// a DaemonSet has its pods on current nodes. It sets what the upgrade waits for.
 func (d *decision) deferStarts() (deferred bool) {
 	if len(d.unhealthy) == 0 && d.unsure != "" && d.rec.Begun > 0 {
 		d.setWaiting(fmt.Sprintf("the pods of %s on new nodes to be created", d.unsure))
@@ -29,13 +28,13 @@ func (d *decision) deferStarts() (deferred bool) {
 	return true
 }
 
-// startWait is the workload that a node waits for before it is started, and the event that it waits for.
+// startWait is the workload that a node's start waits for, and the event that it waits for.
 type startWait struct {
 	workload drain.Workload
 	what     string
 }
 
-// deferStart reports whether a node must not be started yet, and notes the reason.
+// deferStart returns whether a node must not be started yet, and sets what the upgrade waits for.
 func (d *decision) deferStart(m *nodegroup.Member) (deferred bool) {
 	wait, waits := d.findStartWait(m)
 	if waits {
@@ -133,7 +132,7 @@ func (d *decision) listUnsettledWorkloads() map[drain.Workload]bool {
 	return unsettled
 }
 
-// isAdmitted reports whether the eviction API would admit the pod's eviction.
+// isAdmitted reports whether the eviction API would admit the pod's eviction now.
 func (d *decision) isAdmitted(pod *corev1.Pod) bool {
 	return drain.Predict(pod, d.w.Budgets, nil, d.w.EndingNamespaces[pod.Namespace]).Admitted()
 }
@@ -151,8 +150,8 @@ func (d *decision) isWindowHalfFree() bool {
 	return 2*(d.rec.CountInFlight()+1) <= d.rec.Request.Window && d.count.unready == 0 && d.countUnavailable() == 0
 }
 
-// canDrainInParts reports whether some pods of the node can leave now, and all others as soon as the first new pods of
-// their workloads are ready. It returns false if anything else could keep a pod for longer.
+// canDrainInParts reports whether some pods of the node can leave now, and the others as soon as the first new pods of
+// their workloads are ready. It returns false if anything else could block a pod for longer.
 func (d *decision) canDrainInParts(m *nodegroup.Member) bool {
 	pods := d.classifyPodsOf(m)
 	if len(pods.Held)+len(pods.Leaving) > 0 {
@@ -166,7 +165,7 @@ func (d *decision) canDrainInParts(m *nodegroup.Member) bool {
 			return false
 		case !d.isHeldForCanary(m, w):
 			some = true
-		case !drain.Ready(pod) || !d.hasSuccessorInTime(w): // findGuard keeps only pods that are ready
+		case !drain.Ready(pod) || !d.hasSuccessorInTime(w): // findGuardObstacle keeps only ready pods
 			return false
 		}
 	}
@@ -193,21 +192,19 @@ func (d *decision) isMissing(w drain.Workload) bool {
 	return recovery.Missing && was && !d.w.Now.Before(since.Add(creationTime))
 }
 
-// shortage is how many pods of a workload are away, or will be, while nodes are started.
+// shortage is the state of a workload that decides whether another node may be started.
 type shortage struct {
-	// before is how many ready pods it should have; 0 if the upgrade does not wait for it. away is how many of them
-	// have left started nodes or will leave them, and most is how many may be away. isComing is true while pods of it
-	// are starting.
+	// before is the number of ready pods that the workload should have; 0 means that there is no limit. away counts those
+	// that left, or must leave, a started node. most limits away. isComing is true while replacement pods are expected.
 	before, away, most int
 	isComing           bool
-	// on counts its ready pods on each node that was not started.
+	// on counts the workload's ready pods on each node that was not started.
 	on map[string]int
 }
 
-// leavesTooFew reports whether too many pods of a slowly starting workload would be away together if its pods left the
-// member, too: more than a quarter of them, and more than one. A workload that has as many ready pods as before may
-// always lose those of one node. If a budget covers the pod and keeps pods, only the budget limits how many may be
-// away.
+// leavesTooFew reports whether too many pods of a slowly starting workload would be away together if the member's pods
+// left too: more than a quarter, and more than one. If all pods are ready, those of one node may always leave. If a
+// budget limits how many pods may be away, only the budget decides.
 func (d *decision) leavesTooFew(m *nodegroup.Member, pod *corev1.Pod, w drain.Workload) bool {
 	s := d.findShortage(w)
 	here := s.on[m.Name()]
@@ -217,7 +214,7 @@ func (d *decision) leavesTooFew(m *nodegroup.Member, pod *corev1.Pod, w drain.Wo
 	return !slices.ContainsFunc(d.w.Budgets.Covering(pod), func(b *drain.Budget) bool { return b.Status.DesiredHealthy > 0 })
 }
 
-// findShortage returns the workload's shortage, from the cache if it is there. Starting a node changes it.
+// findShortage returns the workload's shortage. It is computed again after each start of a node.
 func (d *decision) findShortage(w drain.Workload) shortage {
 	if s, known := d.shortages[w]; known {
 		return s

@@ -11,24 +11,25 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// memberCounts are the group's members as counted at the start of a step.
+// memberCounts has the group's members classified and counted, once per step.
 type memberCounts struct {
-	// byName holds the members that were started, by the name in the record.
+	// byName has the members that were started, by the name of their record.
 	byName map[string]*nodegroup.Member
-	// pending are outdated members that were not started, by name.
+	// pending has the outdated members that were not started, sorted by name.
 	pending []*nodegroup.Member
-	// leaving are outdated members that were not started and whose instance is terminating while their Node still
+	// leaving has the outdated members that were not started and whose instance is terminating while their Node still
 	// exists.
 	leaving []*nodegroup.Member
-	// known are the sorted names of the members that were current before the upgrade started, and of instances without
-	// a node at that time. unready counts current members from before the upgrade that are not usable.
+	// known has the sorted names of current members and of instances without a node, counted before the upgrade starts.
+	// unready counts the known current members that are not usable now.
 	known   []string
 	unready int
-	// pendingIn counts pending members by their own zone. turn is the only zone of which nodes are started; nil if
-	// zones take no turns.
+	// pendingIn counts the pending members by their own zone. turn is the zone whose nodes may be started; nil if zones
+	// take no turns.
 	pendingIn map[string]int
 	turn      *string
-	// ready counts members of any revision that can take pods, or could without the fence, and are not being removed.
+	// ready counts the members of any revision that take pods, or would without our fence, and that are not being
+	// removed.
 	ready int
 	ledger.Counts
 }
@@ -132,7 +133,7 @@ func (c *memberCounts) addCurrent(m *nodegroup.Member, rec *record.Record, zone 
 	}
 }
 
-// zoneCounts counts members by their own zone. A group has few zones, so searching a slice is faster than a map.
+// zoneCounts counts members by their own zone. A group has few zones, so a linear search is faster than a map.
 type zoneCounts []zoneCount
 
 type zoneCount struct {
@@ -140,7 +141,7 @@ type zoneCount struct {
 	all, pending, left, usable int
 }
 
-// countsOf returns the zone's count. The pointer must not be used after the next call.
+// countsOf returns the zone's count and adds the zone if it is new. The pointer is only valid until the next call.
 func (z *zoneCounts) countsOf(zone string) *zoneCount {
 	for i := range *z {
 		if (*z)[i].zone == zone {
@@ -151,7 +152,7 @@ func (z *zoneCounts) countsOf(zone string) *zoneCount {
 	return &(*z)[len(*z)-1]
 }
 
-// sumZoneCounts copies the counts into the maps, some of them by ledger zone. Zones with count 0 get no entry.
+// sumZoneCounts stores the counts, some of them by ledger zone. Zones with a count of 0 are left out.
 func (c *memberCounts) sumZoneCounts(counts zoneCounts, l *ledger.Ledger) {
 	add := func(to map[string]int, zone string, n int) {
 		if n > 0 {
@@ -167,8 +168,8 @@ func (c *memberCounts) sumZoneCounts(counts zoneCounts, l *ledger.Ledger) {
 	}
 }
 
-// previousRevision returns the revision that a rollback goes back to. It is the one that the group still points at or,
-// if the group points at the wanted one already, the one that most of the outdated nodes have.
+// previousRevision returns the revision for a rollback. It is the one that the group still points at. If the group
+// already points at the wanted revision, it is the one that most outdated nodes have.
 func (c *memberCounts) previousRevision(g *nodegroup.Group) nodegroup.Revision {
 	if g.Pointed.ID != g.Wanted.ID {
 		return g.Pointed
@@ -213,8 +214,7 @@ func MarkOutdatedByLabels(g *nodegroup.Group, members []nodegroup.Member, record
 	return found
 }
 
-// listOutdatedByLabels returns the sorted IDs of the machines that are current but whose nodes are outdated because of their
-// labels.
+// listOutdatedByLabels returns the sorted IDs of current machines whose nodes are outdated only because of their labels.
 func listOutdatedByLabels(members []*nodegroup.Member) []string {
 	var ids []string
 	for _, m := range members {

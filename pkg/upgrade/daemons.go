@@ -19,8 +19,8 @@ import (
 // between two crashes does not count as recovered.
 const leastDaemonReady = 30 * time.Second
 
-// daemonPods are the pods of one DaemonSet on Ready nodes. missing counts the current nodes for which its pod should
-// exist but was not created.
+// daemonPods has the pods of one DaemonSet on Ready nodes. missing counts the current nodes that should have a pod of it
+// and have none.
 type daemonPods struct {
 	ready, unready []*corev1.Pod
 	missing        int
@@ -37,8 +37,8 @@ func (p *daemonPods) add(pod daemonPod) {
 // total counts the pods that should exist.
 func (p daemonPods) total() int { return len(p.ready) + len(p.unready) + p.missing }
 
-// WatchedWorkload returns the workload by which the upgrade watches the pod, including DaemonSets. It returns the zero
-// Workload for a pod that no controller replaces.
+// WatchedWorkload returns the workload by which the upgrade watches the pod. Pods of DaemonSets have one, too. It is zero
+// for a pod that no controller recreates.
 func WatchedWorkload(pod *corev1.Pod) drain.Workload {
 	if daemon, of := daemonWorkload(pod); of {
 		return daemon
@@ -46,7 +46,7 @@ func WatchedWorkload(pod *corev1.Pod) drain.Workload {
 	return drain.WorkloadOf(pod)
 }
 
-// daemonWorkload returns the DaemonSet of a pod; false for other pods.
+// daemonWorkload returns the DaemonSet of a pod, or false for other pods.
 func daemonWorkload(pod *corev1.Pod) (drain.Workload, bool) {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil || owner.Kind != "DaemonSet" {
@@ -99,18 +99,20 @@ func (w *World) waitingDaemons() map[string][]*corev1.Pod {
 	return waiting
 }
 
-// canJudgeDaemons reports whether the DaemonSet pods of the node are counted: it is Ready and not terminating.
+// canJudgeDaemons reports whether the state of DaemonSet pods on the node is meaningful: the node is Ready and not
+// terminating.
 func canJudgeDaemons(m *nodegroup.Member) bool {
 	return m.IsReady() && m.Instance.State != nodegroup.InstanceLeaving
 }
 
-// daemonOfLivePod returns the DaemonSet of a pod; false for other pods, and for pods that are ending or have failed.
+// daemonOfLivePod returns the DaemonSet of a pod. It returns false for other pods and for pods that failed or are being
+// deleted.
 func daemonOfLivePod(pod *corev1.Pod) (drain.Workload, bool) {
 	workload, ours := daemonWorkload(pod)
 	return workload, ours && pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed
 }
 
-// nodesWithoutDaemon returns the current nodes that have no pod of the DaemonSet, not even one that has ended.
+// nodesWithoutDaemon returns the current nodes that have no pod of the DaemonSet in any state.
 func (d *decision) nodesWithoutDaemon(w drain.Workload) []string {
 	var bare []string
 	waiting := d.w.waitingDaemons()
@@ -199,8 +201,8 @@ func (d *decision) describeLateDaemon(pod *corev1.Pod, before record.DaemonRecor
 	return drain.WhyLate(pod, 0, roomPatience, d.w.Now)
 }
 
-// unreadyDaemon is a DaemonSet with pods on current nodes that are not ready, not ready for long, or not created.
-// unsure is true while its controller may still create them.
+// unreadyDaemon is a DaemonSet with pods on current nodes that are not ready, not ready for long enough, or not created.
+// It is unsure while its controller may still create them.
 type unreadyDaemon struct {
 	workload drain.Workload
 	daemonPods
@@ -242,9 +244,9 @@ func (d *decision) listUnreadyDaemons() []unreadyDaemon {
 	return found
 }
 
-// countMissingDaemons counts the current nodes without a pod of the DaemonSet for which its controller should have created
-// one. The controller may skip nodes on purpose, and its status shows how many it wants. unsure is true while it may
-// still create a pod and, so far, has skipped no older node.
+// countMissingDaemons counts the current nodes for which the DaemonSet's controller should have created a pod. A
+// controller may exclude nodes on purpose, which its status shows. unsure is true while the controller may still create a
+// pod for a young node.
 func (d *decision) countMissingDaemons(w drain.Workload) (missing int, unsure bool) {
 	bare, long, young := d.nodesWithoutDaemon(w), 0, false
 	if len(bare) == 0 {
@@ -258,7 +260,7 @@ func (d *decision) countMissingDaemons(w drain.Workload) (missing int, unsure bo
 		}
 		d.notes.MissingSince[key] = since
 		switch patience := since.Add(creationPatience); {
-		case !was && d.w.Notes.At.IsZero(): // the first step: a status command takes no second step
+		case !was && d.w.Notes.At.IsZero(): // a status command looks only once
 			d.requeueAt(patience)
 		case d.w.Now.Before(patience):
 			d.requeueAt(patience)
@@ -275,12 +277,12 @@ func (d *decision) countMissingDaemons(w drain.Workload) (missing int, unsure bo
 	case controller.Unread == "":
 		missing = min(long, controller.Uncreated)
 	default:
-		missing = long // as far as is known
+		missing = long // all are counted, because the controller was not read
 	}
 	return missing, young && missing == long
 }
 
-// demoteRecentlyReady returns the pods with those that became ready only recently counted as unready.
+// demoteRecentlyReady counts pods as unready that became ready only recently.
 func (d *decision) demoteRecentlyReady(pods daemonPods) daemonPods {
 	split := pods
 	split.ready, split.unready = nil, slices.Clone(pods.unready)

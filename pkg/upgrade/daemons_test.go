@@ -15,7 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// agent returns the pod of a DaemonSet on a node, bound at the given time.
+// agent returns the pod of a DaemonSet on a node, bound at the time.
 func agent(node string, bound time.Time, with ...func(*corev1.Pod)) *corev1.Pod {
 	pod := build.Pod("agent-"+node, append([]func(*corev1.Pod){build.OwnedBy("DaemonSet", "agent"), build.On(node), build.Created(bound)}, with...)...)
 	pod.Status.StartTime = &metav1.Time{Time: bound}

@@ -36,7 +36,7 @@ type decision struct {
 	pausing bool
 }
 
-// input is what a decision looks at. It does not change.
+// input is what a decision reads. It does not change.
 type input struct {
 	w *World
 	// fence is the taint of the group's provider.
@@ -123,7 +123,7 @@ func newDecision(w *World) *decision {
 	return d
 }
 
-// recount counts the group's members again after the record changed.
+// recount classifies the group's members again after a change of the record.
 func (d *decision) recount() { d.count = countMembers(d.w, &d.rec) }
 
 // beginUpgrade starts the record of a new upgrade, or finishes at once when there is nothing to do.
@@ -412,11 +412,10 @@ func (d *decision) addAction(a nodegroup.Action) {
 	d.actions = append(d.actions, a)
 }
 
-// lastAttempt returns the last attempt of the action, or the zero Attempt if there was none.
+// lastAttempt returns the last attempt of the action, or the zero Attempt.
 func (d *decision) lastAttempt(a nodegroup.Action) nodegroup.Attempt { return d.w.lastAttempt(a) }
 
-// isRefused reports whether the last try of the action was refused permanently, or a stop or an abort has tried the
-// action for long enough.
+// isRefused reports whether the action was permanently refused, or a stop or an abort has tried it for long enough.
 func (d *decision) isRefused(a nodegroup.Action) bool {
 	attempt := d.lastAttempt(a)
 	return attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight || d.isTriedTooLong(a)
@@ -480,7 +479,7 @@ func (d *decision) classifyPodsOf(m *nodegroup.Member) *nodePods {
 	return d.w.Memo.classifiedOn(m, d.rec.Request.Policy(), d.w.Now)
 }
 
-// hasNothingOpen reports whether no action is in flight, is to be sent, or will be tried again later.
+// hasNothingOpen reports whether no action is due, waiting for its next try, or in flight.
 func (d *decision) hasNothingOpen() bool {
 	for _, attempt := range d.w.Open {
 		if attempt.InFlight {
@@ -496,14 +495,14 @@ func (d *decision) addNodeRecord(m *nodegroup.Member, n record.NodeRecord) {
 	d.rec.Nodes[m.Name()] = n
 }
 
-// forgetNode removes a started node from the record, and the notes about it.
+// forgetNode removes a started node from the record and from the notes.
 func (d *decision) forgetNode(name string) {
 	delete(d.rec.Nodes, name)
 	delete(d.notes.Yielded, name)
 	delete(d.notes.Addresses, name)
 }
 
-// pauseUpgrade pauses the upgrade, unless all outdated nodes were started already.
+// pauseUpgrade stops the upgrade for a pause, unless no pending node is left.
 func (d *decision) pauseUpgrade() {
 	if d.rec.Stopping != "" || len(d.count.pending) == 0 {
 		return

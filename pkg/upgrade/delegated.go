@@ -17,7 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// PollOperation is how often to read the cloud's own operation, which takes minutes per node.
+// PollOperation is how often a cloud's own operation is read. The operation takes minutes per node.
 const PollOperation = 15 * time.Second
 
 // delegatedStrategy returns the strategy for groups that their own cloud upgrades, such as EKS managed node groups. It
@@ -101,7 +101,7 @@ func nameOperation(provider string) string {
 	return cmp.Or(nodegroup.InfoOf(provider).Manager.Operation, "operation")
 }
 
-// newestOperation returns the group's newest operation, or the zero Operation if there is none.
+// newestOperation returns the group's newest operation, or the zero Operation.
 func (d *decision) newestOperation() *nodegroup.Operation {
 	if d.w.Group.Managed == nil {
 		return &nodegroup.Operation{}
@@ -185,8 +185,8 @@ func (d *decision) pauseUnbegun() {
 	d.stopForPauseRequest()
 }
 
-// isReadingTooOld reports whether the reading is too old to show the operation that the request began, or the operation
-// that prevented it.
+// isReadingTooOld reports whether the group's reading is too old to show the operation that the request started, or the
+// operation that prevented it.
 func (d *decision) isReadingTooOld(start nodegroup.Delegate) bool {
 	last := d.lastAttempt(start)
 	return (last.Outcome == nodegroup.OutcomeDone || last.Outcome == nodegroup.OutcomeMoved) && !d.w.Group.IsFreshAfter(last.Ended)
@@ -401,9 +401,9 @@ func (d *decision) watchDrains() {
 	d.rec.Delegation.Blocked = long[""]
 }
 
-// isDraining reports whether a pod of the closed node was evicted, or has gone since the last step without having been
-// seen ending. Pods that complete, or that their controller deletes, also leave nodes that nobody drains. A pod that
-// was evicted before the operation began belongs to an earlier drain.
+// isDraining reports whether a pod of the cordoned node was evicted, or disappeared since the last step without a visible
+// end. Pods that complete or that their controller deletes do not count, because they also leave nodes that are not
+// drained. Evictions from before the operation do not count either.
 func (d *decision) isDraining(m *nodegroup.Member) bool {
 	here := make(map[types.UID]bool, len(m.Pods))
 	for _, pod := range m.Pods {
@@ -429,7 +429,7 @@ func (d *decision) blockPods(m *nodegroup.Member, until time.Time) {
 	d.requeueAt(until)
 }
 
-// describeProgress returns what the cloud is waiting for, as far as the cluster and the group show it.
+// describeProgress describes what the cloud is waiting for.
 func (d *decision) describeProgress() string {
 	return joinNotes(d.describeStage(), d.describeMissingNodes())
 }
@@ -494,12 +494,11 @@ func WatchOperation(group *nodegroup.Group, req record.Request, outdated int, no
 	}
 }
 
-// lostAfter is how long the cloud must have left out an operation that it showed before, until the operation counts as
-// lost: the cloud's lists may lag.
+// lostAfter is how long the cloud must not list a known operation before the operation counts as lost. The cloud's lists
+// may lag.
 const lostAfter = 5 * time.Minute
 
-// awaitOperationLoss waits until the cloud has left out its newest operation for so long that the operation is certainly
-// lost.
+// awaitOperationLoss waits until the cloud has not listed its newest operation for lostAfter.
 func (d *decision) awaitOperationLoss() (lost bool) {
 	since := d.w.Notes.OlderSince
 	if since.IsZero() {
@@ -523,7 +522,7 @@ func (d *decision) concludeLostOperation(newest *nodegroup.Operation) (replaced 
 	return false
 }
 
-// countAllReplaced counts all nodes as replaced if no machine is outdated, and reports whether that is so.
+// countAllReplaced reports whether no machine is outdated, and then counts all nodes as replaced.
 func (d *decision) countAllReplaced() (current bool) {
 	if slices.ContainsFunc(d.count.pending, hasMachine) {
 		return false
@@ -532,17 +531,16 @@ func (d *decision) countAllReplaced() (current bool) {
 	return true
 }
 
-// hasMachine reports whether the member has a machine that is not terminating. A Node may outlive its machine.
+// hasMachine reports whether the member has a machine that is not terminating.
 func hasMachine(m *nodegroup.Member) bool {
 	return m.Instance.ID != "" && m.Instance.State != nodegroup.InstanceLeaving
 }
 
-// joinTime is how long a new machine of a group that its cloud upgrades may take to join the cluster before the upgrade
-// names it.
+// joinTime is how long a new machine of a delegated group may take to join before it is reported.
 const joinTime = 3 * time.Minute
 
-// noteUnjoined records why the last launch failed, and since when current machines have been without a node. A machine
-// that ends without having joined stays on record for the report.
+// noteUnjoined records the last launch failure, and since when current machines have had no node. A machine that ends
+// without joining stays in the record for the report.
 func (d *decision) noteUnjoined() {
 	if f := d.w.Group.LaunchFailure; f.Message != "" && f.At.After(d.newestOperation().Began) {
 		d.rec.Delegation.LaunchFailure = f.Message
@@ -583,7 +581,7 @@ func (d *decision) describeUnjoined() string {
 	return fmt.Sprintf("instances that have not joined the cluster: %s: check their user data, their node role and their kubelets' logs", abbreviateNames(names))
 }
 
-// describeMissingNodes returns why new nodes are missing now; "" if none is, or if the reason is unknown.
+// describeMissingNodes returns why new nodes are missing now, or "" if that is not known.
 func (d *decision) describeMissingNodes() string {
 	if f := d.w.Group.LaunchFailure; f.Message == "" || !f.At.After(d.newestOperation().Began) {
 		return d.describeUnjoined()

@@ -612,7 +612,7 @@ func TestKnowsAdded(t *testing.T) {
 	}
 }
 
-// lostAfter is how long a cloud must leave out an operation before the operation counts as lost.
+// lostAfter is how long the cloud must not list an operation before it counts as lost.
 const lostAfter = 5 * time.Minute
 
 // TestResolveDelegated checks that the numbers come from the group, and that flags for other kinds of groups are

@@ -22,10 +22,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// webName is the workload in these scenes.
+// webName is the workload of the scenes in this file.
 const webName = "shop/ReplicaSet/web"
 
-// gateScene is a group without a cloud. Each node has a pod of the same workload, and nobody adds new nodes.
+// gateScene is a group without a cloud, whose nodes have a pod of one workload each, and whose owner adds no nodes.
 type gateScene struct {
 	*scene
 	index *drain.WorkloadIndex
@@ -1025,8 +1025,8 @@ func TestNodesDrainInParts(t *testing.T) {
 	}
 }
 
-// addPair adds two pods of the workload pair to the first node and one to each other node. Their budget admits the
-// eviction of all of them.
+// addPair adds two pods of the workload pair to the first node and one to each other node, under a budget that allows all
+// of them to leave.
 func (g *gateScene) addPair() {
 	for _, name := range []string{"old-a-0", "old-a-0", "old-a-1", "old-a-2", "old-a-3"} {
 		m := g.at(name)
@@ -1037,8 +1037,8 @@ func (g *gateScene) addPair() {
 	g.budgets(build.Budget("web", build.Counts(4, 4, 1)), build.Budget("pair", build.Counts(5, 5, 1)))
 }
 
-// TestControllersHaveTimeToCreatePods: a pod of a workload is missing, and other pods of it became ready before.
-// Further nodes wait for it only after it has been missing for a second.
+// TestControllersHaveTimeToCreatePods: if other pods of its workload became ready before, a missing pod defers further
+// nodes only after a second.
 func TestControllersHaveTimeToCreatePods(t *testing.T) {
 	for settle, want := range map[time.Duration]int{0: 3, time.Second: 2} {
 		g := newGateScene(t, 4)
@@ -1060,8 +1060,8 @@ func TestControllersHaveTimeToCreatePods(t *testing.T) {
 	}
 }
 
-// TestFewPodsAreAwayAtOnce: however wide the window, at most one pod or a quarter of a workload's pods leaves at once,
-// unless a budget of its owner says how many may be away (I15).
+// TestFewPodsAreAwayAtOnce: in a window of any size, at most a quarter of a workload's pods leave together, or one,
+// unless a budget of its owner limits them (I15).
 func TestFewPodsAreAwayAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		pods, atOnce int
@@ -1463,7 +1463,7 @@ func TestOrderedPodsThatWaitForRoom(t *testing.T) {
 	}
 }
 
-// crashed makes an unready pod one in CrashLoopBackOff after that many restarts.
+// crashed makes an unready pod be in CrashLoopBackOff after the given number of restarts.
 func crashed(restarts int32) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
@@ -1472,7 +1472,7 @@ func crashed(restarts int32) func(*corev1.Pod) {
 	}
 }
 
-// setReady makes a pod ready or unready since the given time.
+// setReady sets the pod's Ready condition and its transition time.
 func setReady(pod *corev1.Pod, ready bool, at time.Time) {
 	status := corev1.ConditionFalse
 	if ready {
@@ -1624,7 +1624,7 @@ func TestSlowKubeletsReplaceNoPods(t *testing.T) {
 	}
 }
 
-// unplaced makes a pod one that no node takes.
+// unplaced makes the pod one that no node takes.
 func unplaced(pod *corev1.Pod) {
 	pod.Spec.NodeName, pod.Status.Phase = "", corev1.PodPending
 	pod.Status.Conditions = []corev1.PodCondition{

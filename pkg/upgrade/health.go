@@ -22,14 +22,15 @@ const (
 	// leastUnhealthy is how long a workload may be unhealthy before the upgrade stops, whatever its
 	// pods usually take.
 	leastUnhealthy = 5 * time.Minute
-	// lateKept is the longest time that a pod may be ready between two times of being late for both to count as one.
+	// lateKept is the longest time for which a pod may be ready between two times of being late. If it is late again
+	// within that time, both count as one.
 	lateKept = time.Minute
 	// creationPatience is how long a controller may take to create a missing pod.
 	creationPatience = 5 * time.Second
 	// creationTime is how long controllers need to create a pod on a busy control plane.
 	creationTime = time.Second
-	// patienceForRoom is how long a pod may wait for room when the upgrade brings no node: pods that end on other nodes
-	// may leave room.
+	// roomPatience is how long a pod may wait for room if no new node is expected. Pods that end on other nodes may leave
+	// room.
 	roomPatience = 30 * time.Second
 )
 
@@ -48,7 +49,7 @@ type workloadHealth struct {
 // lacksPods reports whether the workload has fewer ready pods than it should have.
 func (h *workloadHealth) lacksPods() bool { return h.ready < h.before.Ready }
 
-// countMissingDaemons returns how many pods the workload should have that were not created.
+// countMissing counts the pods that the workload should have and that do not exist.
 func (h *workloadHealth) countMissing() int {
 	pods := h.before.Ready + h.before.Unready
 	if h.replicas == nil {
@@ -159,15 +160,15 @@ func (d *decision) withScaledBack(h *workloadHealth) record.WorkloadRecord {
 	return h.before.WithScaledBack(controller.Replicas - h.before.Ready - h.before.Unready)
 }
 
-// requestScale requests that the controller of a workload is read which a user scaled down: the user may have scaled it up
-// again, and its pods may be refused. It reports whether the controller is still to be read.
+// requestScale requests a reading of a scaled-down workload's controller: the owner may have scaled it up again. It
+// reports whether the reading is still missing.
 func (d *decision) requestScale(w drain.Workload) (pending bool) {
 	d.requestController(w)
 	_, read := d.w.Controllers[w]
 	return !read && !d.w.EndingNamespaces[w.Namespace]
 }
 
-// countReady returns the number of ready pods, whether they will stay ready or not.
+// countReady counts the workload's ready pods, settled or not.
 func (h *workloadHealth) countReady() int {
 	if h.replicas == nil {
 		return 0
@@ -417,11 +418,11 @@ func (d *decision) firstUnready(h *workloadHealth) (first *corev1.Pod) {
 	return first
 }
 
-// expectMorePods reports whether a pod of the workload is starting, or may be created at any moment. It schedules the
-// next decision for the time at which that pod is late.
+// expectMorePods reports whether a pod of the workload is starting or may be created at any moment. It schedules the next
+// decision for when that pod is late.
 func (d *decision) expectMorePods(h *workloadHealth) bool {
 	if h.countMissing() > 0 || h.replicas == nil {
-		return true // findShortfall decides when a missing pod is late
+		return true // findShortfall reports it when it is late
 	}
 	return slices.ContainsFunc(h.replicas.Unready(), func(pod *corev1.Pod) bool { return d.cameDuringUpgrade(pod) || d.expectOnKeptNode(pod, h) })
 }
@@ -466,8 +467,8 @@ func (d *decision) findShortfall(h *workloadHealth) (u unhealthy, late bool) {
 	return unhealthy{}, false
 }
 
-// whyNoSuccessor returns why no pod of the workload is starting on a node that stays, in place of the first pods that
-// left. It returns "" while a pod elsewhere may still become ready in time.
+// whyNoSuccessor returns why no pod of the workload is starting on a node that stays, after the first one left. It
+// returns "" while a pod elsewhere may still become ready in time.
 func (d *decision) whyNoSuccessor(h *workloadHealth) string {
 	usual, unready := h.before.Usual.Duration, h.replicas.Unready()
 	for _, pod := range unready {
@@ -478,7 +479,7 @@ func (d *decision) whyNoSuccessor(h *workloadHealth) string {
 	}
 	switch {
 	case h.ready < h.replicas.Ready:
-		return "" // a pod is ready and will count soon
+		return "" // a ready pod counts soon
 	case len(unready) > 0:
 		return "none of its new pods is on a node that stays"
 	default:

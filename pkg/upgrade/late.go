@@ -12,8 +12,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// findLatePod returns the first new pod, by name, that is late to become ready, or whose readiness does not count yet;
-// nil if there is none. first is the pod that has been late for longest among all of them.
+// findLatePod returns the first late pod of the workload by name, with the reason, or nil. A pod is late if it should
+// have replaced a pod that left, and is not ready or not settled yet. first is the pod that has been late for longest.
 func (d *decision) findLatePod(h *workloadHealth) (found *corev1.Pod, reason string, first latePod) {
 	if h.replicas == nil {
 		return nil, "", first
@@ -30,7 +30,7 @@ func (d *decision) findLatePod(h *workloadHealth) (found *corev1.Pod, reason str
 		if ready {
 			why = drain.DescribeUnsettled(pod, d.w.Now)
 		} else if why = d.whyLate(pod, h); why == "" {
-			continue // it still has time, counted from when it got its node
+			continue // it still has time
 		}
 		if found == nil || pod.Name < found.Name {
 			found, reason = pod, why
@@ -63,7 +63,7 @@ func (d *decision) findRepeatedlyEnding(h *workloadHealth) (why string, coming l
 	return "its new pods exit before they are ready, one after the other", latePod{uid: next.Pod, since: next.Late}
 }
 
-// followStartingPod returns the noted pod while it is still starting. After that it returns the pod that is starting in its
+// followStartingPod returns the noted pod while it is still starting, and after that the pod that is starting in its
 // place. found is false if there is none.
 func (d *decision) followStartingPod(h *workloadHealth) (next StartingPod, found bool) {
 	replicas := cmp.Or(h.replicas, &drain.Replicas{}) // it is nil if the workload has no pod now
@@ -121,7 +121,7 @@ func (d *decision) lateNote(pod *corev1.Pod) (late LateNote, was bool) {
 	return LateNote{Since: late.Since.Add(d.w.Idle), Seen: late.Seen.Add(d.w.Idle)}, was
 }
 
-// cameDuringUpgrade reports whether the pod was created during the upgrade and is not on an outdated node.
+// cameDuringUpgrade reports whether a pod was created during the upgrade and is not on an outdated node.
 func (d *decision) cameDuringUpgrade(pod *corev1.Pod) bool {
 	return !pod.CreationTimestamp.Time.Before(d.rec.Started.Truncate(time.Second)) && !d.isOnOutdated(pod)
 }
@@ -197,8 +197,8 @@ func (d *decision) patienceForRoom(inFlight int) (patience time.Duration, ends b
 	}
 }
 
-// ownersPatience returns patienceForRoom for a group whose users bring a node for each one that leaves. While no node has
-// left, the next one may have to wait for this pod, and nothing brings room for it.
+// ownersPatience is patienceForRoom for a group whose owner replaces each node that leaves. Until a node has left, no
+// room is expected, because the next node may have to wait for this pod.
 func (d *decision) ownersPatience(inFlight int, lacking bool) (patience time.Duration, ends bool) {
 	moving := inFlight > 0 || (lacking && len(d.count.pending) > 0)
 	if (moving || lacking) && d.rec.Request.WaitReplacement {
@@ -207,7 +207,7 @@ func (d *decision) ownersPatience(inFlight int, lacking bool) (patience time.Dur
 	return roomPatience, true
 }
 
-// listSampleNodes lists the current nodes of the group that take pods.
+// listSampleNodes lists the group's current nodes that take pods.
 func (d *decision) listSampleNodes() []drain.Sample {
 	var samples []drain.Sample
 	for i := range d.w.Members {
@@ -219,7 +219,7 @@ func (d *decision) listSampleNodes() []drain.Sample {
 	return samples
 }
 
-// latePod is a pod that is late to become ready, and the time since which it has been late.
+// latePod is a late pod, and since when it is late.
 type latePod struct {
 	uid   types.UID
 	since time.Time

@@ -9,7 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// mostVanished is how many nodes that another process removed before their turn the record names.
+// mostVanished limits how many nodes the record names that another process removed before their turn.
 const mostVanished = 50
 
 // DescribeStandby returns the instances on Standby, which an upgrade leaves alone; "" for none.
@@ -96,7 +96,7 @@ func (d *decision) noteVanished() {
 	d.notes.Pending = d.listPending()
 }
 
-// listPending returns the sorted names of the outdated nodes that were not started, including those whose machine is
+// listPending returns the sorted names of the outdated nodes that were not started, including nodes whose machine is
 // terminating.
 func (d *decision) listPending() []string {
 	names := make([]string, 0, len(d.count.pending)+len(d.count.leaving))

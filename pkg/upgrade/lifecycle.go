@@ -16,7 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// detachLimit is how long volumes may take to detach. After that time kube-controller-manager forces the detachment
+// detachLimit is how long volumes may take to detach. After that kube-controller-manager detaches them by force
 // (attach_detach_controller.go).
 const detachLimit = 6 * time.Minute
 
@@ -140,8 +140,7 @@ func (d *decision) deleteRemaining(name string, n record.NodeRecord, m *nodegrou
 	d.requeueAt(over)
 }
 
-// cappedGrace returns the grace period, in seconds, for deleting a pod whose own is longer than the phase allows. It
-// returns 0 to use the pod's own.
+// cappedGrace returns the phase's limit for the pod's grace period in seconds, or 0 if the pod's own is not longer.
 func (p phase) cappedGrace(pod *corev1.Pod) int64 {
 	grace, most := pod.Spec.TerminationGracePeriodSeconds, int64(p.mostGrace.Seconds())
 	if most == 0 || grace == nil || *grace <= most {
@@ -150,10 +149,10 @@ func (p phase) cappedGrace(pod *corev1.Pod) int64 {
 	return most
 }
 
-// graceEnd returns when a leaving pod must be gone: when its grace period ends or, where the phase allows only a shorter
-// one, earlier (GKE G75).
+// graceEnd returns when a terminating pod must be gone: the end of its grace period, or earlier if the phase limits it
+// (GKE G75).
 func (p phase) graceEnd(pod *corev1.Pod) time.Time {
-	end := pod.DeletionTimestamp.Time // the end of the grace period, not its start
+	end := pod.DeletionTimestamp.Time // when the grace period ends, not when it began
 	if grace := pod.DeletionGracePeriodSeconds; p.capsEvictedGrace && grace != nil {
 		end = end.Add(min(0, p.mostGrace-time.Duration(*grace)*time.Second))
 	}
@@ -185,8 +184,8 @@ func (d *decision) awaitSettled(name string, n record.NodeRecord, m *nodegroup.M
 	d.phase.onEmpty(d, name, n, m)
 }
 
-// hasAttachedVolumes reports whether volumes of pods that left are still attached. It returns false if any remaining
-// pod has a volume, because the attached volumes may be those of that pod.
+// hasAttachedVolumes reports whether volumes of pods that left are still attached. It returns false if pods with volumes
+// stay on the node, because their volumes cannot be told apart.
 func (d *decision) hasAttachedVolumes(m *nodegroup.Member) bool {
 	for _, pod := range m.Pods {
 		for i := range pod.Spec.Volumes {
@@ -198,9 +197,9 @@ func (d *decision) hasAttachedVolumes(m *nodegroup.Member) bool {
 	return len(m.Node.Status.VolumesAttached) > 0
 }
 
-// countDrainTime counts the time that the node took since the last step, and reports whether its drain timeout is over. The
-// time does not count while the node waits only for nodes that were started before it: for budgets that they used up,
-// and for the first new pods of workloads.
+// countDrainTime adds the time since the last step to the node's drain, and reports whether its drain timeout is over.
+// Time in which the node waited only for nodes that were started before it does not count: for budgets that they spent,
+// or for first new pods of workloads.
 func (d *decision) countDrainTime(name string) (over bool) {
 	d.creditYieldedTime(name, false)
 	deadline := d.rec.Nodes[name].Deadline.Add(d.notes.Yielded[name])
@@ -208,8 +207,8 @@ func (d *decision) countDrainTime(name string) (over bool) {
 	return !d.w.Now.Before(deadline)
 }
 
-// creditYieldedTime extends the node's drain timeout by the time since the last step, if the node was waiting for other
-// nodes then. yields says whether it is waiting for other nodes now.
+// creditYieldedTime extends the node's deadline by the time since the last step if the node was yielding. yields sets
+// whether it yields from now on.
 func (d *decision) creditYieldedTime(name string, yields bool) {
 	if d.w.Notes.Yielding[name] {
 		d.notes.Yielded[name] += max(0, d.w.Now.Sub(d.w.Notes.At))
@@ -254,7 +253,7 @@ func (d *decision) describeRemaining(name string) string {
 	return strings.Join(left, "; ")
 }
 
-// describeUnreachable returns since when the node's kubelet has not reported, and what the user can do.
+// describeUnreachable returns since when the node's kubelet has not reported, and the remedy.
 func describeUnreachable(node *corev1.Node) string {
 	return fmt.Sprintf("%s: restart the kubelet, or run %s if the machine is gone for good", nodegroup.DescribeTrouble(node), shell.Command("kubectl delete", "node", node.Name))
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// draining returns a group of one outdated node, whose drain begins with the next step.
+// draining returns a group with one outdated node, whose drain begins with the next step.
 func draining(t *testing.T, pods ...*corev1.Pod) *scene {
 	s := newScene(t, old("old-a-1", pods...), current("cur-a-1"))
 	s.do(s.next().Actions...) // the fence
@@ -43,7 +43,7 @@ func TestDrainBegins(t *testing.T) {
 	}
 }
 
-// Pods that use up no budget are evicted first, so that the others find their budgets open.
+// Pods whose eviction does not use a budget are evicted first, so that the budget is open for the others.
 func TestUnreadyPodsGoFirst(t *testing.T) {
 	s := draining(t, build.Pod("web-0"), build.Pod("web-1", build.Unready), build.Pod("web-2"))
 	if got := evicted(s.next()); got != "web-1 web-0 web-2" {
@@ -92,7 +92,7 @@ func TestEvictionsKeepToTheBudget(t *testing.T) {
 	}
 }
 
-// Pods of the tightest budget go first, pods without a budget last.
+// The pods of the tightest budget are evicted first, and those without a budget last.
 func TestTightBudgetsGoFirst(t *testing.T) {
 	s := draining(t, build.Pod("api-0", build.App("api")), build.Pod("cart-0", build.App("cart")), build.Pod("web-0"))
 	s.budgets(build.Budget("web", build.Counts(4, 4, 3)), build.Budget("cart", build.Counts(4, 4, 2)))
@@ -525,7 +525,7 @@ func TestDrainTimeoutPausesBehindOtherNodes(t *testing.T) {
 	}
 }
 
-// actionsOf returns the actions of a step whose text begins with the given text.
+// actionsOf returns the step's actions whose text begins with text.
 func actionsOf(step upgrade.Step, text string) (found []nodegroup.Action) {
 	for _, a := range step.Actions {
 		if strings.HasPrefix(a.String(), text) {
@@ -585,7 +585,7 @@ func TestTerminationWaitsForTheStartMark(t *testing.T) {
 	wantActions(t, s.next(), "terminate instance i-old-a-1 and shrink the group by one")
 }
 
-// L14: the upgrade waits for volumes that are still attached, but no longer than kube-controller-manager does.
+// L14: the upgrade waits for attached volumes, but not longer than kube-controller-manager does.
 func TestAttachedVolumesAreWaitedFor(t *testing.T) {
 	claim := build.Volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}})
 	cases := map[string]struct {
@@ -633,7 +633,7 @@ func TestLostNodeIsNotWaitedFor(t *testing.T) {
 	wantState(t, s.next(), "old-a-1", record.NodeEmpty)
 }
 
-// The time since which a pod is blocked is kept between steps, and restarts after the pod was not blocked.
+// The time since when a pod is blocked is kept over steps, and begins again after the pod was free.
 func TestBlockedSince(t *testing.T) {
 	closed, open := build.Budget("web", build.Counts(4, 3, 3)), build.Budget("web", build.Counts(4, 4, 3))
 	s := draining(t, build.Pod("web-0"))
@@ -657,8 +657,8 @@ func TestBlockedSince(t *testing.T) {
 	}
 }
 
-// A status on another machine, or a process that takes over, reads from the record since when a pod has been blocked
-// for longer than a minute. The record forgets it once the pod is not blocked.
+// The record contains since when a pod has been blocked, if for longer than a minute, so that other processes know it. It
+// is removed once the pod is free.
 func TestBlockedSinceIsRecorded(t *testing.T) {
 	blocked := func(step upgrade.Step) map[string]time.Time { return step.Record.Nodes["old-a-1"].Blocked }
 	s := draining(t, build.Pod("web-0"))

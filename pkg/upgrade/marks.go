@@ -60,7 +60,7 @@ func (d *decision) holdNodes() {
 	}
 }
 
-// eachUnheld yields the members that autoscalers must still be kept from.
+// eachUnheld yields the members that must be held and are not held yet.
 func (d *decision) eachUnheld(yield func(*nodegroup.Member) bool) {
 	unready := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 	for i := range d.w.Members {
@@ -68,8 +68,8 @@ func (d *decision) eachUnheld(yield func(*nodegroup.Member) bool) {
 		if m.Node == nil || !d.mustHold(m) || !m.AllowsScaleDown() {
 			continue
 		}
-		// The control plane may be removing the taint of a node that becomes Ready, and one of the two writes would
-		// fail.
+		// While a node becomes Ready the control plane removes this taint. A second write at the same time would
+		// conflict.
 		if !nodemark.HasTaint(m.Node, unready) && !yield(m) {
 			return
 		}
@@ -142,7 +142,7 @@ func (d *decision) removeMarks(fit func(*nodegroup.Member) bool, ours mark) bool
 	return done
 }
 
-// isFencedByRun reports whether the member's node has the whole fence of this run.
+// isFencedByRun reports whether the member's node has the complete fence of this run.
 func (d *decision) isFencedByRun(m *nodegroup.Member) bool {
 	return m.IsFenced(d.rec.Run, d.fence)
 }
@@ -153,7 +153,7 @@ type mark struct {
 	put, take func(nodemark.NodeVersion) nodemark.NodeAction
 }
 
-// ForeignRun is a run of another upgrade that has marked a node of the group.
+// ForeignRun is a run of another upgrade that marked a node of the group.
 type ForeignRun struct {
 	Node, Run string
 	// Owner names the other upgrade.

@@ -9,7 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// roomMade returns an upgrade that raised the maximum from 2 to 4 and has seen the raise, with its launches in flight.
+// roomMade returns an upgrade that raised the maximum from 2 to 4 and has its launches in flight.
 func roomMade(t *testing.T) *scene {
 	t.Helper()
 	s := newScene(t, old("old-a-1"), old("old-b-1"))

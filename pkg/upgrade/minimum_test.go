@@ -48,7 +48,7 @@ func TestRefusalToShrinkIsBookedBack(t *testing.T) {
 	}
 }
 
-// Added nodes are not given back below the group's minimum.
+// Added nodes are not returned below the group's minimum.
 func TestSurgeIsKeptAtTheMinimum(t *testing.T) {
 	for name, c := range map[string]struct{ smallest, returned int }{"at the minimum": {2, 0}, "above it": {1, 1}} {
 		t.Run(name, func(t *testing.T) {

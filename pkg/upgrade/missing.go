@@ -14,8 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// describeEnding names the first pod of the workload that is ending, and its node if that is not Ready,
-// as the end of a sentence. It returns "" if no such pod is known.
+// describeEnding names the first terminating pod of the workload and its node, as the end of a sentence. It returns "" if
+// there is none.
 func (d *decision) describeEnding(w drain.Workload) string {
 	var first *corev1.Pod
 	var on *nodegroup.Member
@@ -93,7 +93,7 @@ func (d *decision) findPredecessor(h *workloadHealth, controller drain.Controlle
 	return nil
 }
 
-// describePredecessor returns the end of the sentence "a pod is not created": which other pod prevents it.
+// describePredecessor returns the rest of the sentence "1 pod is not created": the other pod that prevents it.
 func (d *decision) describePredecessor(h *workloadHealth, pod *corev1.Pod) string {
 	switch kept := d.findPodKeptByFinalizers(h.Workload); {
 	case kept != nil:
@@ -124,7 +124,7 @@ func isEndingInTime(pod *corev1.Pod, now time.Time) bool {
 	return pod.DeletionTimestamp != nil && now.Before(pod.DeletionTimestamp.Time)
 }
 
-// listEnding lists the workload's pods on the group's nodes that are being deleted.
+// listEnding lists the workload's pods that are being deleted on the group's nodes.
 func (d *decision) listEnding(w drain.Workload) []*corev1.Pod {
 	var ending []*corev1.Pod
 	for i := range d.w.Members {
@@ -151,15 +151,15 @@ func (d *decision) noteCreatable(h *workloadHealth, waitsFor *corev1.Pod) time.T
 }
 
 // expectReadiness reports whether the workload has an unready pod that may still become ready. It schedules the next
-// decision for the time at which the pod is late.
+// decision for when the pod is late.
 func (d *decision) expectReadiness(h *workloadHealth) bool {
 	return h.replicas != nil && slices.ContainsFunc(h.replicas.Unready(), func(pod *corev1.Pod) bool {
 		return d.cameDuringUpgrade(pod) || d.whyLate(pod, h) == ""
 	})
 }
 
-// findPodKeptByFinalizers returns a pod of the workload that only finalizers keep after its grace period, or nil. A StatefulSet
-// cannot create a pod of the same name before that pod is gone.
+// findPodKeptByFinalizers returns a pod of the workload whose grace period is over and that finalizers keep, or nil. A
+// StatefulSet cannot create a pod of the same name before that.
 func (d *decision) findPodKeptByFinalizers(w drain.Workload) *corev1.Pod {
 	for _, pod := range d.listEnding(w) {
 		if !isEndingInTime(pod, d.w.Now) && len(pod.Finalizers) > 0 {

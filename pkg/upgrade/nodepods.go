@@ -13,7 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// nodePods is one node's pods, sorted by what a drain does with them.
+// nodePods has one node's pods, classified for the drain.
 type nodePods struct {
 	drain.Leavers
 	staying int
@@ -21,7 +21,7 @@ type nodePods struct {
 
 func (v *nodePods) countPodsLeft() int { return len(v.Evict) + len(v.Leaving) + len(v.Held) }
 
-// uidsOfRunning returns the UIDs of the pods that must leave and are not ending yet.
+// uidsOfRunning returns the UIDs of the pods whose deletion has not begun.
 func (v *nodePods) uidsOfRunning() []types.UID {
 	var running []types.UID
 	for _, pod := range slices.Concat(v.Evict, v.Held) {

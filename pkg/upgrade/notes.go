@@ -74,9 +74,9 @@ type Notes struct {
 	At time.Time
 }
 
-// Spell is the time during which a workload has not recovered. Since is when Pod, the first late pod, became late. When
-// that pod is ready and another is late, Pod is the other pod, and Since is when the other became late. Each pod
-// restarts the time at most once, because pods may crash in turn.
+// Spell is the time for which a workload has not recovered. Since is when Pod, the first late pod, became late. If that
+// pod becomes ready and another is late, Pod and Since change to the other one. Each pod restarts the time at most once,
+// because pods may crash in turn.
 type Spell struct {
 	Since time.Time
 	// Pod is the UID of the late pod with which the time started; "" if the pod was not created.
@@ -85,37 +85,37 @@ type Spell struct {
 	Earlier []types.UID
 }
 
-// Starting is the pod of a workload that has been starting for the longest time, and when it will be late. If it
+// StartingPod is the new pod of a workload that has been starting for the longest time, and when it will be late. If it
 // ends before it is ready, the next pod is late at the same time.
 type StartingPod struct {
 	Pod  types.UID
 	Late time.Time
 	// Ended counts the pods before it that ended before they were ready.
 	Ended int
-	// Roomless is true if the pod has ended and the next one has no node. Late moves by that time, because the next one may be
-	// waiting for a node that boots.
+	// Roomless is true if the pod has ended and the next one has no node. Late moves by that time, because the next pod
+	// may be waiting for a node that boots.
 	Roomless bool
 }
 
-// LateNote is a pod that does not become ready in time. Since is when it became late, Seen when it was last late.
+// LateNote is a pod that is not ready in time. Since is when it became late, and Seen is when it was last seen late.
 type LateNote struct{ Since, Seen time.Time }
 
 func (n *Notes) carriedOver() Notes {
 	c := Notes{
-		BlockedSince: map[string]time.Time{}, // carried over only for pods that are still blocked
+		BlockedSince: map[string]time.Time{}, // pods that are still blocked are added again
 		Yielded:      maps.Clone(n.Yielded),
 		Addresses:    maps.Clone(n.Addresses),
 		Yielding:     map[string]bool{},
 		PodsLeft:     map[string][]types.UID{},
-		NodeNames:    map[string]string{}, // of nodes that are still outdated
-		// Of workloads that still lack pods or do not recover.
+		NodeNames:    map[string]string{}, // nodes that are still outdated are added again
+		// Workloads that still lack pods or do not recover are added again.
 		Lacking: map[string]bool{}, Unhealthy: map[string]Spell{}, Starting: map[string]StartingPod{}, Late: map[types.UID]LateNote{}, MissingSince: map[string]time.Time{}, CreatableSince: map[string]time.Time{}, DoubtfulSince: map[string]time.Time{},
 		LastReadySince: map[string]time.Time{}, Evicting: map[types.UID]string{},
-		Retries: map[string]Retry{}, // of requests made in this step or in the last minute
+		Retries: map[string]Retry{}, // requests that are still made are added again
 		Memory:  n.Memory,
 		At:      n.At,
 	}
-	c.Leaving = nil // without a plan, nobody sees which pods have left
+	c.Leaving = nil // without a plan no departures are seen
 	if c.Yielded == nil {
 		c.Yielded = map[string]time.Duration{}
 	}
@@ -125,7 +125,7 @@ func (n *Notes) carriedOver() Notes {
 	return c
 }
 
-// noteNodeNames notes the name of each outdated instance's node, or the name that was noted before if the node is gone.
+// noteNodeNames notes the node name of each outdated instance. If the Node is gone, it keeps the earlier name.
 func (n *Notes) noteNodeNames(outdated []*nodegroup.Member, before map[string]string) {
 	for _, m := range outdated {
 		id, name := m.Instance.ID, m.Name()

@@ -10,11 +10,12 @@ import (
 )
 
 const (
-	// maxWake is the longest time between two steps of a running upgrade, if no event arrives.
+	// maxWake is the longest time between two decisions if no event arrives.
 	maxWake = 30 * time.Second
-	// pollInterval is how often the cloud is read while an action of the upgrade is under way there.
+	// pollInterval is how often the cloud is read while one of our requests is under way.
 	pollInterval = 5 * time.Second
-	// seenWithin is how long the effect of an accepted request may take to be observed before the request is repeated.
+	// seenWithin is how long the effect of an accepted request may take to be visible. After that the request is
+	// repeated.
 	seenWithin = nodegroup.SeenWithin
 )
 
@@ -49,11 +50,10 @@ type outbox struct {
 	finished bool
 }
 
-// setWaiting notes what the upgrade waits for.
+// setWaiting sets what the upgrade waits for.
 func (o *outbox) setWaiting(what string) { o.waiting = what }
 
-// requeueAt schedules the next decision for the time, if it is in the future. A time in the past is ignored: the caller
-// has acted on it in this step.
+// requeueAt schedules the next decision for the time. Past times are ignored, because this decision has handled them.
 func (o *outbox) requeueAt(at time.Time) {
 	if !at.After(o.now) {
 		return
@@ -66,11 +66,11 @@ func (o *outbox) requeueAt(at time.Time) {
 	}
 }
 
-// requeueNow makes the next step follow at once.
+// requeueNow schedules the next decision immediately.
 func (o *outbox) requeueNow() { o.wake, o.due = o.now, o.now }
 
-// pollCloudSoon requests that the cloud is read often, because an action of the upgrade is under way there. reason is
-// what the upgrade waits for. "" keeps the previous reason.
+// pollCloudSoon makes the runner read the cloud often, because one of our requests is under way there. A reason other
+// than "" is set as what the upgrade waits for.
 func (o *outbox) pollCloudSoon(reason string) {
 	o.poll = pollInterval
 	if reason != "" {
@@ -78,14 +78,14 @@ func (o *outbox) pollCloudSoon(reason string) {
 	}
 }
 
-// requestController requests that the runner reads the workload's controller.
+// requestController makes the runner read the workload's controller.
 func (o *outbox) requestController(w drain.Workload) {
 	if !slices.Contains(o.unscaled, w) {
 		o.unscaled = append(o.unscaled, w)
 	}
 }
 
-// watchWorkload notes that the upgrade waits for an event of the workload, which the runner then watches.
+// watchWorkload makes the runner watch the workload's pods, and sets what the upgrade waits for.
 func (o *outbox) watchWorkload(w drain.Workload, what string) {
 	o.setWaiting(what)
 	o.awaited = append(o.awaited, w)

@@ -64,8 +64,8 @@ func RebuildRecord(w World) (record.Record, error) {
 	return rec, nil
 }
 
-// CountFencedByRun counts the fenced nodes of the run, on which a rebuilt record relies. If there are none, the record
-// relies only on annotations, which each node can write itself.
+// CountFencedByRun counts the fenced nodes of the run, on which a rebuilt record rests. With 0 it rests only on
+// annotations, which each node can write itself.
 func CountFencedByRun(w *World, run string) int {
 	n := 0
 	for _, m := range w.listMarkedMembers() {
@@ -76,8 +76,7 @@ func CountFencedByRun(w *World, run string) int {
 	return n
 }
 
-// listMarkedMembers returns the members whose marks are read: the fenced ones or, if no node is fenced, all that have
-// marks.
+// listMarkedMembers returns the members whose marks name a run: the fenced ones, or all marked ones if none is fenced.
 func (w *World) listMarkedMembers() []*nodegroup.Member {
 	var fenced, marked []*nodegroup.Member
 	for i := range w.Members {
@@ -95,7 +94,7 @@ func (w *World) listMarkedMembers() []*nodegroup.Member {
 	return marked
 }
 
-// isFenced reports whether the member's node has a run's mark and the taint of the group's fence.
+// isFenced reports whether the member's node has a mark and the group's fence taint.
 func (w *World) isFenced(m *nodegroup.Member) bool {
 	return m.Node.Annotations[nodemark.AnnotationRun] != "" && nodemark.HasTaint(m.Node, nodegroup.FenceTaint(w.Group.Provider))
 }
@@ -165,8 +164,8 @@ func (d *decision) rebuildLedger() bool {
 	return true
 }
 
-// preexistingMembers returns the members that count as older than the run whose record was lost: current, usable, and
-// without a mark that keeps autoscalers away.
+// preexistingMembers returns the members that count as existing before the run whose record was lost: current, ready for
+// pods, and not held.
 func (w *World) preexistingMembers() []*nodegroup.Member {
 	var known []*nodegroup.Member
 	for i := range w.Members {
@@ -177,7 +176,7 @@ func (w *World) preexistingMembers() []*nodegroup.Member {
 	return known
 }
 
-// countOutdated counts the outdated members that must still be replaced.
+// countOutdated counts the outdated members that are not replaced yet.
 func (d *decision) countOutdated() int {
 	n := 0
 	for _, left := range d.count.Left {

@@ -157,7 +157,7 @@ func TestRebuiltLedgerByZone(t *testing.T) {
 	}
 }
 
-// held returns a current node that the run keeps autoscalers from.
+// held returns a current node that the run holds.
 func held(name string) nodegroup.Member {
 	m := current(name)
 	nodemark.SetHold(m.Node, "r1")
@@ -307,7 +307,7 @@ func TestRebuildTakesUpFencedDrains(t *testing.T) {
 	}
 }
 
-// unmark removes all of the upgrade's annotations.
+// unmark removes all our annotations.
 func unmark(s *scene) {
 	for i := range s.Members {
 		s.mark(s.Members[i].Name(), func(n *corev1.Node) {

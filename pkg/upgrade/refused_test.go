@@ -17,7 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// refusedLimit is how long a run may take to end after one of its requests was refused permanently.
+// refusedLimit is how long a run may take to end after a request was permanently refused.
 const refusedLimit = 2 * time.Minute
 
 // reachedBy returns the situations in which requests are sent. Each function prepares a driver at the moment at which
@@ -70,7 +70,7 @@ func reachedBy(t *testing.T, zonal bool) map[string]func() *driver {
 	}
 }
 
-// kindOf returns the kind of an action, with which its key begins.
+// kindOf returns the kind of an action, which is the first part of its key.
 func kindOf(a nodegroup.Action) string {
 	kind, _, _ := strings.Cut(a.Key(), "/")
 	return kind
@@ -99,7 +99,7 @@ func TestRefusedForGood(t *testing.T) {
 	}
 }
 
-// mayBeLeftOut reports whether an upgrade continues without requests of the kind.
+// mayBeLeftOut reports whether an upgrade continues without actions of the kind.
 func mayBeLeftOut(kind string) bool { return slices.Contains([]string{"hold", "restart"}, kind) }
 
 func refusedForGood(t *testing.T, d *driver, kind string, at int) {
@@ -152,7 +152,7 @@ func refusedForGood(t *testing.T, d *driver, kind string, at int) {
 	}
 }
 
-// forget drops answers that are older than five minutes, as a process does.
+// forget removes the answers that are older than the five minutes for which a process remembers them.
 func (s *scene) forget() {
 	maps.DeleteFunc(s.Open, func(_ string, a nodegroup.Attempt) bool { return !a.InFlight && s.Now.Sub(a.Ended) > 5*time.Minute })
 }

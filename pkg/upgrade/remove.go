@@ -9,7 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// nodeObjectGrace is how long a Node object may outlive its machine before it is deleted.
+// nodeObjectGrace is how long a Node object may exist after its machine is gone before it is deleted.
 const nodeObjectGrace = time.Minute
 
 // terminateNode decides how a drained node's machine is terminated, and records it in the ledger before the request is
@@ -154,9 +154,8 @@ func (d *decision) hadTerminationNoEffect(n record.NodeRecord, attempt nodegroup
 	return attempt.Outcome == nodegroup.OutcomeLater || !n.Shrink || d.isStillInService(attempt, m, n.Terminated)
 }
 
-// isStillInService reports whether the group's newest reading proves that a termination has not happened: the reading
-// shows the instance in service, and is newer than the request by more than any lag of the cloud. If this process does
-// not know the request, unknown is the latest time it can have been sent.
+// isStillInService reports whether the group's newest reading proves that a termination did not happen: it is new enough
+// and shows the instance in service. unknown is the latest time of the request if no attempt is known.
 func (d *decision) isStillInService(attempt nodegroup.Attempt, m *nodegroup.Member, unknown time.Time) bool {
 	asked := attempt.Ended
 	if attempt.Begun.IsZero() {

@@ -19,12 +19,12 @@ func removing(t *testing.T, zonal bool) (*scene, nodegroup.Terminate) {
 	return s, action[nodegroup.Terminate](t, s.next())
 }
 
-// A termination that shrinks the group is repeated only if a reading that is newer than any lag shows the instance in
-// service. A termination that does not shrink may always be repeated.
+// A termination that shrinks the group is repeated only if a new enough reading shows the instance in service. One that
+// does not shrink may be repeated at any time.
 func TestTerminationIsRepeated(t *testing.T) {
 	cases := map[string]struct {
 		zonal   bool
-		outcome nodegroup.Outcome // none: the process crashed before the request was sent
+		outcome nodegroup.Outcome // none: the process crashed before the request
 		later   time.Duration
 		state   nodegroup.InstanceState
 		want    bool
@@ -173,7 +173,7 @@ func TestReplacementIsLaunchedOnceTheTerminationLanded(t *testing.T) {
 	action[nodegroup.AddCapacity](t, s.next())
 }
 
-// K08: the Node object is deleted if it outlives its machine, never before the machine is gone.
+// K08: the Node object is deleted if it still exists after its machine is gone, and never before.
 func TestDeleteNode(t *testing.T) {
 	cases := map[string]struct {
 		change func(*scene)

@@ -8,11 +8,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// unfenceRenewed removes the fence from nodes that became current in place, and counts them as replaced. It reports
-// whether none of them has the fence any more. A node whose kubelet has not come back keeps it.
+// unfenceRenewed removes our fence from nodes that became current in place, and counts them as replaced. It reports
+// whether none of them has the fence. A node that is not Ready keeps it.
 func (d *decision) unfenceRenewed() bool {
 	if d.rec.Rollback && d.phase.beforeDrains || d.rec.Lost {
-		return true // the ledger is made first
+		return true // the ledger must be complete first
 	}
 	released := true
 	for i := range d.w.Members {

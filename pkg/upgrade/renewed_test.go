@@ -28,14 +28,14 @@ func newManualScene(t *testing.T, names ...string) *scene {
 	return s
 }
 
-// renew makes a node current in place, like an owner who reimages its machine.
+// renew makes a node current in place, as an owner does who reimages its machine.
 func (s *scene) renew(name string) {
 	s.mark(name, func(node *corev1.Node) { node.Labels["image"] = "ami-2" })
 	m := s.at(name)
 	m.Outdated, m.Instance.Outdated = false, false
 }
 
-// closed returns the current nodes that still have the fence.
+// closed returns the current nodes that our fence keeps pods from.
 func (s *scene) closed() []string {
 	var names []string
 	for i := range s.Members {

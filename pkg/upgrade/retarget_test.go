@@ -88,8 +88,8 @@ func TestRetargetedReplacesWhatIsClosed(t *testing.T) {
 	}
 }
 
-// An instance that had no node when the upgrade began is remembered. When the target moves, it does not count as
-// launched for the earlier target, and no other node waits for it.
+// An instance without a node at the start of the upgrade does not count as launched for the earlier target, and no other
+// node waits for it.
 func TestRetargetedKnowsInstancesWithoutNodes(t *testing.T) {
 	bare := old("old-b-1")
 	bare.Node = nil

@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// retryReportedAfter is how long a request is tried before the status shows that.
+	// retryReportedAfter is how long a request is retried before the status shows it.
 	retryReportedAfter = 10 * time.Second
 	// retriesKept is how long a request without effect is remembered after the upgrade stopped making it. The
 	// upgrade may make it again.
 	retriesKept = time.Minute
-	// retriesInStop is how long a stop or an abort tries a request before it skips it.
+	// retriesInStop is how long a stop or an abort retries a request before it skips it.
 	retriesInStop = 5 * time.Minute
 )
 
-// Retry is what is remembered about a request that has not had its effect.
+// Retry is the history of a request that has had no effect yet.
 type Retry struct {
-	// Since is when the request was first made, without time in which no process was at work. Asked is when it was last
-	// made. Detail is the last answer, "" if there was none.
+	// Since is when the request was first made, without time in which no process decided. Asked is when it was last made.
+	// Detail is the last answer, or "".
 	Since, Asked time.Time
 	Detail       string
 }
@@ -56,7 +56,7 @@ func (d *decision) watchRetries() {
 	d.limitRetry(longest.Action, found)
 }
 
-// noteRetry notes the request and returns its note. Time in which no process was at work does not count.
+// noteRetry notes the request and returns its history. Idle time does not count.
 func (d *decision) noteRetry(key string, attempt nodegroup.Attempt) Retry {
 	retry, known := d.w.Notes.Retries[key]
 	if retry.Since = retry.Since.Add(d.w.Idle); !known {

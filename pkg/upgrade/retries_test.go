@@ -107,7 +107,7 @@ func TestUnansweredEvictionIsNamed(t *testing.T) {
 	}
 }
 
-// TestRefusedLaunchesAreNamedAtTheEnd: S21 for launches that the cloud refuses temporarily until the boot timeout.
+// S21: TestRefusedLaunchesAreNamedAtTheEnd: the cloud temporarily refuses launches until the boot timeout.
 func TestRefusedLaunchesAreNamedAtTheEnd(t *testing.T) {
 	for _, how := range []string{"upgrade", "rollback"} {
 		d := reachedBy(t, true)[how]()

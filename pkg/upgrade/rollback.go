@@ -32,10 +32,10 @@ func (d *decision) carryOverSurge() bool {
 	return true
 }
 
-// preexistingOnRollback returns the names of the members that already have the wanted revision when the rollback
-// begins, except those that the group is still bringing up. Those are counted in arriving, by ledger zone, together
-// with instances that are yet to be launched. It also lists instances that existed before the upgrade and never became
-// nodes: nothing else distinguishes them from instances that the upgrade added.
+// preexistingOnRollback returns the names of the members that have the wanted revision at the start of the rollback,
+// without nodes that are still starting. It counts starting nodes, and instances that are not launched yet, in arriving
+// by ledger zone. Instances from before the upgrade that never had a node are included, because they look like added
+// ones.
 func (d *decision) preexistingOnRollback(arriving map[string]int) []string {
 	unseen := d.countNotYetVisible()
 	d.bookKeeper().MoveMissingToArriving(unseen, arriving)
@@ -54,11 +54,11 @@ func (d *decision) preexistingOnRollback(arriving map[string]int) []string {
 			names = append(names, m.Name())
 		}
 	}
-	return names // sorted, as the members are
+	return names // in the members' order, which is sorted
 }
 
-// countNotYetVisible counts, by ledger zone, the instances that exist because of the upgrade and that the rollback need
-// not replace: replacements of removed nodes, and launches that came after the group pointed back.
+// countNotYetVisible counts, by ledger zone, the instances that the upgrade added and that the rollback need not replace:
+// replacements of removed nodes, and launches after the group pointed back.
 func (d *decision) countNotYetVisible() map[string]int {
 	unseen := d.rec.Ledger.CountAddedInstances()
 	for i := range d.w.Members {

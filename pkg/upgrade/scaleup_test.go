@@ -158,7 +158,7 @@ func surged(t *testing.T) *scene {
 	return s
 }
 
-// A node that was booting when the upgrade began is not part of its surge, although it joins later.
+// A node that was booting when the upgrade began does not count as surge, although it joins later.
 func TestNodesFromBeforeAreNotSurge(t *testing.T) {
 	s := newScene(t, old("old-a-1"), booting(current("cur-a-1")))
 	s.Request.Surge = 1
@@ -245,7 +245,7 @@ func unready(m nodegroup.Member) nodegroup.Member { build.NotReady(start)(m.Node
 
 func unlabelled(m nodegroup.Member) nodegroup.Member { delete(m.Node.Labels, "image"); return m }
 
-// refuse makes the cloud refuse the launches in a zone because of missing capacity.
+// refuse makes the cloud refuse the launches in a zone for lack of capacity.
 func (s *scene) refuse(zone, detail string) {
 	s.Record = s.Record.Reopened()
 	for _, l := range s.Record.Ledger.Books().Zones[zone].Open {
@@ -253,7 +253,7 @@ func (s *scene) refuse(zone, detail string) {
 	}
 }
 
-// wantUntouched checks that a step leaves all outdated nodes alone.
+// wantUntouched checks that the step changes no outdated node.
 func wantUntouched(t *testing.T, step upgrade.Step) {
 	t.Helper()
 	for _, a := range step.Actions {

@@ -26,8 +26,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// TestScenarios runs the files of testdata. Each contains a sketch of a cluster, commands, and the transcript of what
-// happened to the group. Update them with -rewrite, and read the diff.
+// TestScenarios runs the files of testdata: a cluster in a sketch, commands, and the transcript of
+// what became of the group. Renew them with -rewrite, and read the difference.
 //
 //	group zones=(a:3,b:2) [current=(a:1)] [min=N] [max=N] [provider=manual] [zonal=false] [spot=true] [boot=2m] [pointed=1] [fit=N]   fit is for how many pods a node has room
 //	workload name=web replicas=6 [allow=1] [kind=StatefulSet]
@@ -45,7 +45,7 @@ import (
 //	back                                      the rollback of an upgrade that stopped
 //
 // run and again take verbs, too: pause-at=5m [withdraw-at=6m], abort-at=5m, rollback-at=5m
-// [again-at=6m], which is killed there and asked for again.
+// [again-at=6m], where the process is killed and the verb requested again.
 func TestScenarios(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(paths) == 0 {
@@ -59,7 +59,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// scenario is a cluster that is being described, or in which an upgrade runs.
+// scenario is a cluster description, and the upgrade that runs in it.
 type scenario struct {
 	spec       simulate.Spec
 	services   []*corev1.Service
@@ -325,7 +325,7 @@ func (tr *transcript) add(w upgrade.World, step upgrade.Step) {
 	}
 }
 
-// answers records each answer of a server that was not a success, once.
+// answers writes each answer of a server that is not a success, once.
 func (tr *transcript) answers(w upgrade.World) {
 	for _, key := range slices.Sorted(maps.Keys(w.Open)) {
 		attempt := w.Open[key]
@@ -337,7 +337,7 @@ func (tr *transcript) answers(w upgrade.World) {
 	}
 }
 
-// marks records, at the end, which remaining nodes are still fenced and which processes are still suspended.
+// marks writes, at the end, which nodes are still fenced and which processes are still suspended.
 func (tr *transcript) marks(w upgrade.World) {
 	var fenced []string
 	for _, m := range w.Members {
@@ -391,7 +391,7 @@ func (c command) duration(key string, otherwise time.Duration) time.Duration {
 	return d
 }
 
-// counts reads (a:3,b:2).
+// counts parses counts by zone such as (a:3,b:2).
 func (c command) counts(key string) map[string]int {
 	counts := map[string]int{}
 	for part := range strings.SplitSeq(c.text(key, ""), ",") {

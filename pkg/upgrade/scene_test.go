@@ -23,7 +23,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// scene is a World that a test changes by hand, for what the simulated cluster does not show: lost answers, and
+// scene is a World that a test changes by hand, for cases that the simulated cluster does not have: lost answers, and
 // readings that are older than the last change.
 type scene struct {
 	upgrade.World
@@ -50,10 +50,10 @@ func newScene(t *testing.T, members ...nodegroup.Member) *scene {
 	}}
 }
 
-// old returns an outdated node in service; its zone is the middle of its name, old-a-1.
+// old returns an outdated node in service. Its zone is the middle of its name, as in old-a-1.
 func old(name string, pods ...*corev1.Pod) nodegroup.Member { return member(name, true, pods) }
 
-// current returns a node in service of the wanted revision.
+// current returns a node in service with the wanted revision.
 func current(name string, pods ...*corev1.Pod) nodegroup.Member { return member(name, false, pods) }
 
 func member(name string, outdated bool, pods []*corev1.Pod) nodegroup.Member {
@@ -71,20 +71,20 @@ func member(name string, outdated bool, pods []*corev1.Pod) nodegroup.Member {
 	return m
 }
 
-// booting returns the instance of a member whose node has not joined yet.
+// booting returns the instance of a member before its node joins.
 func booting(m nodegroup.Member) nodegroup.Member {
 	m.Node, m.Instance.State = nil, nodegroup.InstancePending
 	return m
 }
 
-// editBooks changes the record's ledger.
+// editBooks changes the ledger of the record.
 func (s *scene) editBooks(change func(*ledger.Books)) {
 	books := s.Record.Ledger.Books()
 	change(&books)
 	s.Record.Ledger = ledger.FromBooks(books)
 }
 
-// next takes a step, and keeps the stored record and the notes for the next step.
+// next takes a step, and keeps the stored record and the notes.
 func (s *scene) next() upgrade.Step {
 	s.t.Helper()
 	step := upgrade.Next(s.World)
@@ -115,7 +115,7 @@ func (s *scene) pass(d time.Duration) {
 	s.Group.Observed = s.Now
 }
 
-// at finds a member by name.
+// at returns the member with the name.
 func (s *scene) at(name string) *nodegroup.Member {
 	s.t.Helper()
 	for i := range s.Members {
@@ -142,13 +142,14 @@ func (s *scene) empty(name string) { s.at(name).Pods = nil }
 // budgets sets the cluster's budgets.
 func (s *scene) budgets(pdbs ...*policyv1.PodDisruptionBudget) { s.Budgets = drain.NewBudgets(pdbs) }
 
-// begun puts an action into flight.
+// begun puts an action in flight.
 func (s *scene) begun(action nodegroup.Action) {
 	tries := s.Open[action.Key()].Tries
 	s.Open[action.Key()] = nodegroup.Attempt{Action: action, Begun: s.Now, InFlight: true, Tries: tries + 1}
 }
 
-// answer ends an action with the server's answer. If that is not success, the next try is due after half a minute.
+// answer ends an action with the server's answer. After any other answer than success the next try is due in half a
+// minute.
 func (s *scene) answer(action nodegroup.Action, outcome nodegroup.Outcome, detail string) {
 	s.begun(action)
 	attempt := s.Open[action.Key()]
@@ -159,7 +160,7 @@ func (s *scene) answer(action nodegroup.Action, outcome nodegroup.Outcome, detai
 	s.Open[action.Key()] = attempt
 }
 
-// do makes actions succeed and shows their effects at once, except new nodes, which the test must add.
+// do applies actions successfully and makes them visible at once. The test adds new nodes.
 func (s *scene) do(actions ...nodegroup.Action) {
 	s.t.Helper()
 	for _, action := range actions {
@@ -237,7 +238,7 @@ func (s *scene) until(phase record.Phase) upgrade.Step {
 	return upgrade.Step{}
 }
 
-// rest takes steps and makes their actions succeed, until a step has no actions.
+// rest takes steps and applies their actions until a step has none.
 func (s *scene) rest() upgrade.Step {
 	s.t.Helper()
 	for range 20 {
@@ -291,7 +292,7 @@ func wantState(t *testing.T, step upgrade.Step, node string, want record.NodeSta
 	}
 }
 
-// wantBlocked checks a step's obstacles, written "node pod kind".
+// wantBlocked checks the step's obstacles, written as "node pod kind".
 func wantBlocked(t *testing.T, step upgrade.Step, want ...string) {
 	t.Helper()
 	var got []string

@@ -102,7 +102,7 @@ func (d *decision) scheduleNode(name string, m *nodegroup.Member) schedule.Node 
 	return schedule.Node{Name: name, Leavers: d.classifyPodsOf(m).Leavers, Stage: d.stages[name], Began: n.Began, Deadline: n.Deadline}
 }
 
-// decideEvictions adds the evictions to send now, unless the upgrade is stopping, and the obstacles of the other pods.
+// decideEvictions adds the blocked pods and, unless the upgrade is stopping, the evictions to send now.
 func (d *decision) decideEvictions() {
 	if d.plan == nil {
 		return

@@ -112,7 +112,7 @@ func (s *Settings) checkIgnored() error {
 // minimal is EKS's update strategy that adds no nodes (EKS E09).
 const minimal = "minimal"
 
-// UpdateStrategies returns EKS's terms for whether nodes are added first (EKS E09).
+// UpdateStrategies returns EKS's names for whether nodes are added first (EKS E09).
 func UpdateStrategies() []string { return []string{"default", minimal} }
 
 // checkUpdateStrategy returns an error for an update strategy that EKS does not have, or that contradicts other

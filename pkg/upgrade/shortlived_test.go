@@ -21,7 +21,7 @@ func newShortLived(t *testing.T) *scene {
 	return s
 }
 
-// look takes steps until the process exits. They may only point the group at its revision (GKE G90).
+// look takes steps until the process exits. The only allowed action is to set the group's revision (GKE G90).
 func (s *scene) look() upgrade.Step {
 	s.t.Helper()
 	for range 5 {

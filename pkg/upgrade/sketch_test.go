@@ -20,7 +20,7 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func duration(d time.Duration) record.Duration { return record.Duration{Duration: d} }
 
-// groupSketch is a short description of a node group: how many outdated and current nodes each zone has.
+// groupSketch describes a node group: how many outdated and current nodes each zone has.
 type groupSketch struct {
 	outdated, current map[string]int
 	provider          string
@@ -83,8 +83,8 @@ func (g groupSketch) add(spec *simulate.Spec, name, revision string) {
 	spec.Nodes = append(spec.Nodes, node)
 }
 
-// addWorkload distributes the pods of a workload among the nodes in turn. allow is how many of them its budget allows
-// to be missing; if it is negative, there is no budget.
+// addWorkload spreads the pods of a workload over the nodes in turn, under a budget that allows allow of them to be
+// missing. A negative allow means no budget.
 func addWorkload(spec *simulate.Spec, name, kind string, replicas, allow int) {
 	for i := range replicas {
 		spec.Pods = append(spec.Pods, build.Pod(fmt.Sprintf("%s-%d", name, i),
@@ -95,7 +95,7 @@ func addWorkload(spec *simulate.Spec, name, kind string, replicas, allow int) {
 	}
 }
 
-// fault is an error that happens to the next few actions of a kind.
+// fault makes the next actions of a kind fail.
 type fault struct {
 	key     string // the beginning of the action's key
 	after   int    // how many of them succeed before
@@ -152,7 +152,7 @@ func (d *driver) world() upgrade.World {
 	return w
 }
 
-// observe shows the group with another wanted revision.
+// observe sets another revision as the wanted one.
 func (d *driver) observe(w *upgrade.World) {
 	w.Group.Wanted = revisionOf(d.wanted)
 	w.Members = slices.Clone(w.Members)
@@ -168,7 +168,7 @@ func (d *driver) ask(verb record.Verb) {
 	d.asked = record.Asked{Verb: verb, Run: d.record.Run, By: "alice@host", At: d.cluster.Now()}
 }
 
-// abort runs the command abort, after the process before has stopped.
+// abort runs the abort command after the earlier process has stopped.
 func (d *driver) abort() {
 	d.crash()
 	d.record = d.record.AsAborting()
@@ -186,7 +186,7 @@ func (d *driver) rollBack() {
 	d.req = d.record.Request
 }
 
-// turn takes one step and carries out its first limit actions, all of them if limit is negative.
+// turn takes one step and applies its first limit actions, or all if limit is negative.
 func (d *driver) turn(limit int) upgrade.Step {
 	w := d.world()
 	step := upgrade.Next(w)
@@ -204,8 +204,7 @@ func (d *driver) turn(limit int) upgrade.Step {
 	return step
 }
 
-// fails reports whether a fault keeps the action from the cluster. If only the answer is lost, the action is carried
-// out.
+// fails reports whether a fault prevents the action. An action whose answer is lost is applied.
 func (d *driver) fails(a nodegroup.Action) bool {
 	delete(d.failed, a.Key())
 	for i := range d.faults {
@@ -230,8 +229,7 @@ func (d *driver) fails(a nodegroup.Action) bool {
 	return false
 }
 
-// run takes steps until the upgrade is finished or the clock reaches the time, which may be zero
-// for no limit.
+// run takes steps until the upgrade is finished or the clock reaches until. A zero until means no limit.
 func (d *driver) run(until time.Time) (finished bool) {
 	d.t.Helper()
 	still := 0
@@ -253,7 +251,7 @@ func (d *driver) run(until time.Time) (finished bool) {
 			if soak := step.Record.Soak.Until; soak.After(wake) {
 				wake = soak // steps every half minute for a week would take long
 				if due := step.Due; due.After(d.cluster.Now()) && due.Before(soak) {
-					wake = due // outdated nodes are removed during the wait, or pods become late
+					wake = due // outdated nodes are removed during the soak, or pods become late
 				}
 			}
 			if !until.IsZero() && until.Before(wake) {
@@ -266,7 +264,7 @@ func (d *driver) run(until time.Time) (finished bool) {
 	return false
 }
 
-// crash ends the process: only what it stored is left.
+// crash ends the process, so that only the stored record is left.
 func (d *driver) crash() {
 	for key, attempt := range d.cluster.World(d.req).Open {
 		d.forgotten[key] = attempt.Tries

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// mostSoak is how long all soaks of an upgrade may take together (GKE G50).
+	// mostSoak limits how long all soaks of an upgrade take together (GKE G50).
 	mostSoak = 7 * 24 * time.Hour
-	// longWait is how long a wait must still last for the process to exit instead of waiting.
+	// longWait is the remaining wait above which a process exits instead of waiting.
 	longWait = 15 * time.Minute
 )
 
@@ -35,7 +35,7 @@ func (d *decision) soakFor(length time.Duration) bool {
 	return false
 }
 
-// endSoak ends the running soak.
+// endSoak ends the current soak.
 func (d *decision) endSoak() { d.rec.Soak.Until = time.Time{} }
 
 // isSoakExhausted reports whether no time is left for a further soak.

@@ -43,11 +43,11 @@ type Step struct {
 	Finished bool
 }
 
-// TargetWatch is which load balancer targets to read, and how often.
+// TargetWatch says which load balancer targets to read.
 type TargetWatch struct {
-	// IDs are the machines of the nodes in drain, and the addresses of the pods that leave them.
+	// IDs are the machines of the nodes in drain, and the IPs of the pods that leave them.
 	IDs []string
-	// Every is how often to read the targets; 0 if nothing needs them.
+	// Every is how often they must be read; 0 if not at all.
 	Every time.Duration
 }
 

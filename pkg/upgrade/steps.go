@@ -13,8 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// setUpGroup points the group at the wanted revision and suspends the processes that would work against the upgrade
-// (EKS E02, E03; S4).
+// setUpGroup points the group at the wanted revision, and suspends processes that would work against the upgrade (EKS
+// E02, E03; S4).
 func (d *decision) setUpGroup() bool {
 	if !d.rebuildLedger() {
 		return false
@@ -82,7 +82,7 @@ func describeNew(surge, ready int) string {
 	return fmt.Sprintf("%d new nodes, %d ready", surge, ready)
 }
 
-// isSurgeLaunched reports whether all new nodes exist, for groups that do not wait until new nodes are usable.
+// isSurgeLaunched reports whether all new nodes are launched and the upgrade need not wait until they are usable.
 func (d *decision) isSurgeLaunched(surge int) bool {
 	return d.skipsSurgeWait() && d.rec.Ledger.OpenLaunches() == 0 && d.count.Fresh >= surge
 }
@@ -114,8 +114,7 @@ func (d *decision) awaitReplaced() (over bool) {
 	return false
 }
 
-// scaleDownGroup lowers the maximum again, resumes suspended processes, and gives the nodes back to autoscalers (EKS
-// E60, E61).
+// scaleDownGroup lowers the maximum again, resumes suspended processes, and releases the holds on nodes (EKS E60, E61).
 func (d *decision) scaleDownGroup() bool {
 	freed := d.releaseAllHolds()
 	return d.lowerMaximum() && d.resumeProcesses() && freed && !d.renewing

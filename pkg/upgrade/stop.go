@@ -148,18 +148,19 @@ func (d *decision) restoreRevision() bool {
 	return d.isRefused(action)
 }
 
-// refusals are requests of one kind that got the same answer.
+// refusals are requests of one kind with the same answer.
 type refusals struct {
 	kind, note string
 	actions    []nodegroup.Action
 }
 
-// mostRefused is how many nodes a text names if the same request was refused for them. The record, which contains the
-// text, is limited in size.
+// mostRefused limits how many nodes a text names for which the same request was refused. The record contains the text,
+// and its size is limited.
 const mostRefused = 20
 
-// describeRefused returns which requests a stop or an abort skips because they were refused permanently or tried for
-// too long, and why; "" if there are none. It leaves out optional requests, and requests that the text told names.
+// describeRefused names the requests that a stop or an abort skips because they were permanently refused or tried for too
+// long, and the answers. It returns "" if there are none. It omits optional requests and requests that told already
+// names.
 func (d *decision) describeRefused(told string) string {
 	var all []refusals
 	undone := slices.SortedFunc(slices.Values(d.leftOut), func(a, b nodegroup.Action) int { return strings.Compare(a.String(), b.String()) })
@@ -168,7 +169,7 @@ func (d *decision) describeRefused(told string) string {
 			continue
 		}
 		kind, _, _ := strings.Cut(a.Key(), "/")
-		note := strings.ReplaceAll(d.lastAnswerTo(a), subjectOf(a), "") // a server may name the node
+		note := strings.ReplaceAll(d.lastAnswerTo(a), subjectOf(a), "") // the answer may contain the node's name
 		i := slices.IndexFunc(all, func(r refusals) bool { return r.kind == kind && r.note == note })
 		if i < 0 {
 			i, all = len(all), append(all, refusals{kind: kind, note: note})
@@ -190,7 +191,7 @@ func (d *decision) describeRefused(told string) string {
 	return joinFirst(texts)
 }
 
-// lastAnswerTo returns the last answer to the action, from the notes if the process no longer has the attempt.
+// lastAnswerTo returns the last answer to the action. After a restart it comes from the notes.
 func (d *decision) lastAnswerTo(a nodegroup.Action) string {
 	attempt := d.lastAttempt(a)
 	return cmp.Or(attempt.Detail, d.w.Notes.Retries[a.Key()].describe(attempt))
@@ -210,7 +211,7 @@ func subjectOf(a nodegroup.Action) string {
 	}
 }
 
-// DescribeFenced returns which of the members carry marks of the run's fence; "" if none does.
+// DescribeFenced names the members with marks of the run's fence, or returns "".
 func DescribeFenced(members []nodegroup.Member, run string) string {
 	var fenced []string
 	for i := range members {

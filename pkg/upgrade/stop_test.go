@@ -30,7 +30,7 @@ func TestStopInSetup(t *testing.T) {
 	interrupted(t, s.next())
 }
 
-// Processes that the upgrade suspended are resumed, even if the suspension was in flight when the user stopped.
+// Processes that we suspended are resumed, even if the suspension was still in flight when the user stopped.
 func TestStopResumesWhatWasSuspended(t *testing.T) {
 	cases := map[string]struct {
 		answered, seen bool
@@ -120,7 +120,7 @@ func TestStopUnfencesTheUnstarted(t *testing.T) {
 	}
 }
 
-// The upgrade waits half a minute for a fence whose answer was lost to become visible.
+// A stop waits half a minute for a fence whose answer was lost.
 func TestStopWaitsForALostFence(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.answer(s.next().Actions[0], nodegroup.OutcomeUnclear, "timeout")
@@ -132,7 +132,7 @@ func TestStopWaitsForALostFence(t *testing.T) {
 	interrupted(t, s.next())
 }
 
-// A fence whose first answer was lost may exist, although the second try was refused permanently.
+// A fence whose first answer was lost may exist although the second try was permanently refused.
 func TestStopWaitsForAnEarlierTryOfAFence(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	fence := s.next().Actions[0]
@@ -241,7 +241,7 @@ func TestUncordonedNodeStops(t *testing.T) {
 	}
 }
 
-// A taint that a user removed is added again, if the cordon is still there.
+// If another process removed the taint and the cordon is still there, the taint is set again.
 func TestMissingTaintIsPutBack(t *testing.T) {
 	s := draining(t)
 	s.crash()

@@ -70,7 +70,7 @@ type phase struct {
 	verbs []record.Verb
 }
 
-// processesToSuspend returns the processes of the group that the phase suspends.
+// processesToSuspend returns the group's processes that the phase suspends.
 func (p phase) processesToSuspend(group *nodegroup.Group) []string {
 	switch {
 	case p.suspendsNothing:
@@ -81,7 +81,7 @@ func (p phase) processesToSuspend(group *nodegroup.Group) []string {
 	return group.Quiesce
 }
 
-// holding selects which nodes autoscalers must not remove.
+// holding says which nodes are held against autoscalers.
 type holding int
 
 const (

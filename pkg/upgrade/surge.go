@@ -84,12 +84,12 @@ func formatLimit(d time.Duration) string {
 	return text
 }
 
-// beginSurge distributes the surge among the zones.
+// beginSurge assigns the surge to the zones.
 func (d *decision) beginSurge() {
 	d.rec.Ledger.AssignSurge(d.w.Request.Surge, d.count.Left)
 }
 
-// replaceNodes advances the started nodes and starts more, until no outdated node is left except quarantined ones.
+// replaceNodes continues the started nodes and starts more, until only quarantined outdated nodes are left.
 func (d *decision) replaceNodes() bool {
 	if !d.setRevision() {
 		return false
@@ -104,6 +104,6 @@ func (d *decision) replaceNodes() bool {
 	if d.rec.Stopping != "" || (!d.fencing && d.awaitReplaced()) {
 		return d.rec.Stopping == ""
 	}
-	d.suspendProcesses() // an earlier stop or a user may have resumed them
+	d.suspendProcesses() // an earlier stop or another process may have resumed them
 	return false
 }

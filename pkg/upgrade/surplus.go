@@ -53,8 +53,8 @@ func (d *decision) isSurplusNode(m *nodegroup.Member) bool {
 	return d.rec.Ledger.OwesNode(d.rec.Ledger.ZoneOf(m.Zone()))
 }
 
-// claimReplacement reports whether a new node is needed in place of a terminated node whose replacement is not usable
-// yet. If the new node is not needed, it is subtracted from the counts.
+// claimReplacement reports whether a new node replaces a removed node whose own replacement is not ready. A node that is
+// not needed counts as gone from then on.
 func (d *decision) claimReplacement(m *nodegroup.Member) (needed bool) {
 	if !d.w.isUsable(m, &d.rec) {
 		return false

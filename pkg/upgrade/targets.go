@@ -14,34 +14,33 @@ import (
 )
 
 const (
-	// targetSlack is how much longer than its group's delay the upgrade waits for a target. Removing the target takes a
-	// moment, and so does its removal being visible in the cloud.
+	// targetSlack is added to a target's delay, because removing a target and showing that take a moment.
 	targetSlack = 10 * time.Second
-	// pollTargets is how often load balancers are read while draining nodes still have pods. They are read as often as
-	// the cloud while an empty node waits for them.
+	// pollTargets is how often load balancers are read while nodes with pods drain. While an empty node waits for them,
+	// they are read as often as the cloud.
 	pollTargets = 30 * time.Second
 )
 
-// followTargets notes which load balancer targets may belong to the node: its machine, and the addresses of the pods
-// that leave it, each with the last time at which the pod was seen and was not ending.
+// followTargets notes what load balancers may have as targets of the node: its machine, and the IPs of leaving pods with
+// the time until which each was seen without a deletion.
 func (d *decision) followTargets(name string, m *nodegroup.Member, view *nodePods) {
 	if len(d.w.Targets.Groups) == 0 || m.Instance.ID == "" {
 		return
 	}
 	addresses := maps.Clone(d.w.Notes.Addresses[name])
-	if addresses == nil { // the drain begins, or this process took it over
+	if addresses == nil { // the drain or this process is new
 		addresses = map[string]time.Time{}
 		for _, address := range d.rec.Nodes[name].Addresses {
 			addresses[address] = d.w.Now
 		}
 	}
 	for _, pod := range slices.Concat(view.Evict, view.Held, view.Leaving) {
-		address := pod.Status.PodIP // trimmed for pods in the host's network
+		address := pod.Status.PodIP // empty for pods with host network
 		if _, known := addresses[address]; address != "" && (pod.DeletionTimestamp == nil || !known) {
 			addresses[address] = d.w.Now
 		}
 	}
-	if d.notes.DrainingSince == nil { // only for nodes still in drain
+	if d.notes.DrainingSince == nil { // only nodes that still drain are noted
 		d.notes.DrainingSince, d.notes.ExcludedSince = map[string]time.Time{}, map[string]time.Time{}
 	}
 	d.notes.Addresses[name] = addresses
@@ -56,8 +55,8 @@ func (d *decision) followTargets(name string, m *nodegroup.Member, view *nodePod
 	}
 }
 
-// recordAddresses records the addresses of the node's pods before the pods are evicted. A process that takes over the
-// upgrade can then follow the targets of pods that have left already.
+// recordAddresses records the IPs of the node's pods before they are evicted. A process that takes over follows the
+// targets of pods that have left.
 func (d *decision) recordAddresses(name string, addresses map[string]time.Time) {
 	if n := d.rec.Nodes[name]; len(addresses) > len(n.Addresses) {
 		n.Addresses = slices.Sorted(maps.Keys(addresses))
@@ -65,7 +64,7 @@ func (d *decision) recordAddresses(name string, addresses map[string]time.Time) 
 	}
 }
 
-// noteExcluded notes since when the node has carried the label that excludes it from load balancers.
+// noteExcluded notes since when the node has had the label that excludes it from load balancers.
 func (d *decision) noteExcluded(name string, node *corev1.Node) {
 	if node == nil || node.Labels[corev1.LabelNodeExcludeBalancers] == "" {
 		return
@@ -77,14 +76,14 @@ func (d *decision) noteExcluded(name string, node *corev1.Node) {
 	d.notes.ExcludedSince[name] = since
 }
 
-// pollTargetsEvery requests that load balancers are read at least as often as the interval.
+// pollTargetsEvery makes the runner read load balancers at least that often.
 func (d *decision) pollTargetsEvery(interval time.Duration) {
 	if d.targets.Every == 0 || interval < d.targets.Every {
 		d.targets.Every = interval
 	}
 }
 
-// listTargetsOf returns the targets of the node and of its pods that leave or have left it.
+// listTargetsOf returns the targets of the node and of its pods that left or must leave.
 func (d *decision) listTargetsOf(name string, m *nodegroup.Member) []*nodegroup.Target {
 	var own []*nodegroup.Target
 	for i := range d.w.Targets.List {

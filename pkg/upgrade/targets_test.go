@@ -14,20 +14,20 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// span is the time during which a target has a state, counted from the start. It does not include its end.
+// span is the time in which a target has one state, relative to the start.
 type span struct {
 	id       string
 	draining bool
 	from, to time.Duration
 }
 
-// balancer is a load balancer of a scene, with one target group.
+// balancer is a load balancer with one target group.
 type balancer struct {
 	group nodegroup.TargetGroup
 	spans []span
 }
 
-// read returns what the cloud shows of it after that time.
+// read returns the cloud's reading of it after the given time.
 func (b *balancer) read(after time.Duration) nodegroup.Targets {
 	read := nodegroup.Targets{Groups: []nodegroup.TargetGroup{b.group}, Observed: start.Add(after)}
 	for _, s := range b.spans {
@@ -40,13 +40,13 @@ func (b *balancer) read(after time.Duration) nodegroup.Targets {
 
 const never = 1000 * time.Hour
 
-// bound returns a target group with the delay, managed by a TargetGroupBinding.
+// bound returns a target group with the delay that a TargetGroupBinding manages.
 func bound(delay time.Duration) nodegroup.TargetGroup {
 	return nodegroup.TargetGroup{ID: "arn:web", Name: "web", Delay: delay, Bound: true}
 }
 
-// E45, L22: an empty and settled node is not terminated while one of its targets, or one of a pod that left it, is
-// draining or must still be taken out. It waits no longer than the target group's delay allows.
+// E45, L22: an empty, settled node is not terminated while a target of it, or of a pod that left it, is draining or must
+// still be removed. The wait is limited by the target group's delay.
 func TestTargetsAreWaitedFor(t *testing.T) {
 	own := bound(5 * time.Minute)
 	own.Bound = false

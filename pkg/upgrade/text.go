@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// formatZoneSizes returns counts by zone as "a:4 b:2", sorted by zone.
+// formatZoneSizes formats counts by zone as "a:4 b:2", sorted by zone.
 func formatZoneSizes(zones map[string]int) string {
 	parts := make([]string, 0, len(zones))
 	for _, zone := range slices.Sorted(maps.Keys(zones)) {
@@ -16,18 +16,18 @@ func formatZoneSizes(zones map[string]int) string {
 	return strings.Join(parts, " ")
 }
 
-// joinNotes joins the notes that are not empty.
+// joinNotes joins the texts that are not empty.
 func joinNotes(all ...string) string {
 	return strings.Join(slices.DeleteFunc(all, func(note string) bool { return note == "" }), "; ")
 }
 
-// mostNamed is how many items of a list a text names.
+// mostNamed limits how many items a text names.
 const mostNamed = 3
 
-// abbreviateNames returns the first few names and the number of the others.
+// abbreviateNames lists the first names and counts the rest.
 func abbreviateNames(names []string) string { return abbreviateTo(mostNamed, names) }
 
-// abbreviateTo returns the first names, no more than most, and the number of the others.
+// abbreviateTo lists at most most names and counts the rest.
 func abbreviateTo(most int, names []string) string {
 	if len(names) <= most {
 		return strings.Join(names, ", ")
@@ -35,7 +35,7 @@ func abbreviateTo(most int, names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// joinFirst joins the first few phrases and the number of the others.
+// joinFirst joins the first phrases and counts the rest.
 func joinFirst(phrases []string) string {
 	if more := len(phrases) - mostNamed; more > 0 {
 		phrases = append(phrases[:mostNamed:mostNamed], fmt.Sprintf("and %d more", more))

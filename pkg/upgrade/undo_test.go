@@ -465,8 +465,8 @@ func TestAbortSaysThatTheRevisionIsRecorded(t *testing.T) {
 	t.Error("the group is not pointed back")
 }
 
-// TestAbortAfterARollbackThatMayNotPointBack: the group still points where the upgrade pointed it. The abort points it
-// back.
+// TestAbortAfterARollbackThatMayNotPointBack: the rollback was not allowed to change the group's revision. The abort
+// points the group back.
 func TestAbortAfterARollbackThatMayNotPointBack(t *testing.T) {
 	d := reachedBy(t, true)["rollback"]()
 	d.faults = []fault{{key: "set-revision/", outcome: nodegroup.OutcomeFatal, detail: "you may not do that", times: 1 << 20}}

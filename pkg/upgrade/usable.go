@@ -16,7 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// tolerances caches, for one step, a pod of the group that does not tolerate a taint; nil if all pods do.
+// tolerances caches, for one step and by taint, a pod of the group that does not tolerate the taint; nil if all pods do.
 type tolerances map[corev1.Taint]*corev1.Pod
 
 // isUsable reports whether the member can take the pods that must move. A node that has the fence, or the rest of a
@@ -85,8 +85,8 @@ func (w *World) findIntolerant(taint corev1.Taint, rec *record.Record) *corev1.P
 	return nil
 }
 
-// commonTaints returns the taints that all Ready nodes among the members have: they belong to the group. It ignores the
-// fence, and the taints by which the control plane reports a node's conditions.
+// commonTaints returns the taints that all Ready nodes have, which belong to the group. It excludes the fence and the
+// taints with which the control plane reports conditions.
 func commonTaints(members []*nodegroup.Member) []corev1.Taint {
 	var common []corev1.Taint
 	first := true
@@ -106,7 +106,7 @@ func commonTaints(members []*nodegroup.Member) []corev1.Taint {
 	return common
 }
 
-// isFence reports whether the taint is a provider's fence, or comes with a cordon.
+// isFence reports whether the taint is a fence of any provider, or the taint of a cordon.
 func isFence(taint corev1.Taint) bool {
 	cordon := nodemark.CordonTaint()
 	return taint.MatchTaint(&cordon) || slices.ContainsFunc(nodegroup.Providers(), func(p nodegroup.Info) bool { return p.FenceTaint.MatchTaint(&taint) })

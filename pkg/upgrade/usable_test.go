@@ -75,7 +75,7 @@ func TestNewNodesThatTakeNoPodsAreNoReplacements(t *testing.T) {
 	}
 }
 
-// replaceNode removes the machine of a drained node, and adds another node.
+// replaceNode removes the machine of a drained node and adds another node.
 func (s *scene) replaceNode(name, provider string, change func(*corev1.Node)) {
 	s.pass(time.Minute)
 	fresh := current("new-a-1")

@@ -290,7 +290,7 @@ func TestUpgradeStopsForRollbackAndAbort(t *testing.T) {
 	}
 }
 
-// unmarked checks that a node has no marks of the upgrade.
+// unmarked checks that a node has no marks of ours.
 func unmarked(t *testing.T, node *corev1.Node) {
 	t.Helper()
 	if node.Spec.Unschedulable || len(node.Spec.Taints) > 0 || len(node.Annotations) > 0 {

@@ -192,8 +192,7 @@ func (d *decision) describeWorkloadShortfall() string {
 	return ""
 }
 
-// noteClosedSince notes and returns since when the nodes that the user brought have been there without all of them taking
-// pods.
+// noteClosedSince notes and returns since when the owner's new nodes exist while not all of them take pods.
 func (d *decision) noteClosedSince() time.Time {
 	since := d.w.Notes.ClosedSince.Add(d.w.Idle)
 	if d.w.Notes.ClosedSince.IsZero() {
@@ -247,7 +246,7 @@ func launchRemedy(answer string) string {
 	}
 }
 
-// describeLaunchAnswer returns the cloud's last answer to the first launch, by key, that was answered; "" if none was.
+// describeLaunchAnswer returns the cloud's last answer to the first launch with an answer, by key, or "".
 func (w *World) describeLaunchAnswer() string {
 	for _, key := range slices.Sorted(maps.Keys(w.Open)) {
 		attempt := w.Open[key]
@@ -319,13 +318,13 @@ func (d *decision) chooseTurnZone() string {
 	return slices.Min(slices.Collect(maps.Keys(d.count.pendingIn)))
 }
 
-// isTurnEnding reports whether the zone that has its turn has no more nodes to start and is not finished yet.
+// isTurnEnding reports whether the current zone has no node to start any more.
 func (d *decision) isTurnEnding() bool {
 	return d.count.turn != nil && d.count.pendingIn[*d.count.turn] == 0
 }
 
-// countMissingNodes returns how many nodes the group is short of before the next one may be started. GKE does not wait for
-// new Spot nodes, so they count as soon as they are launched (GKE G23).
+// countMissingNodes returns how many nodes the group lacks before the next may be started. Launched Spot nodes count as
+// present where GKE does not wait for them (GKE G23).
 func (d *decision) countMissingNodes() int {
 	lacking := d.countUnavailable()
 	if d.skipsSurgeWait() {
@@ -334,16 +333,16 @@ func (d *decision) countMissingNodes() int {
 	return lacking
 }
 
-// skipsSurgeWait reports whether the upgrade does not wait until new nodes are usable.
+// skipsSurgeWait reports whether the upgrade does not wait for new nodes.
 func (d *decision) skipsSurgeWait() bool { return d.w.Group.Spot && d.rec.Request.TakesTurns() }
 
-// maxCandidates is how many of the next nodes are compared when one may start. See docs/internals/eviction-order.md.
+// maxCandidates limits how many of the next nodes are compared before one is started. See
+// docs/internals/eviction-order.md.
 const maxCandidates = 32
 
 // listCandidates returns the pending members that may be started now, the best first. Members that do not serve come
-// first, the most urgent before the others, because no workload loses anything with them. The next member is always
-// from the zone with the most outdated nodes, so that all zones finish at about the same time. Equal members are in the
-// order of their names.
+// first, ordered by urgency, because no workload loses anything with them. Otherwise the zone with the most outdated
+// nodes is next, so that all zones finish at about the same time. Equal members are ordered by name.
 func (c *memberCounts) listCandidates(zonal bool, urgencyOf func(*nodegroup.Member) int, deferDrain func(*nodegroup.Member) bool) []*nodegroup.Member {
 	type ranked struct {
 		*nodegroup.Member
@@ -370,8 +369,8 @@ func (c *memberCounts) listCandidates(zonal bool, urgencyOf func(*nodegroup.Memb
 			cmp.Compare(a.Name(), b.Name()),
 		)
 	})
-	// The schedule may choose between the first member and others like it, by how their pods compete for budgets. A
-	// group that replaces nodes by itself keeps its zones balanced only if the zones take turns.
+	// The eviction plan chooses among the first and its equals. A group that replaces nodes by itself keeps its zones in
+	// balance only if they take turns.
 	var candidates []*nodegroup.Member
 	for _, m := range order[:min(len(order), maxCandidates)] {
 		if first := order[0]; first.urgency == m.urgency && (zonal || c.pendingIn[first.Zone()] == c.pendingIn[m.Zone()]) {
@@ -381,7 +380,7 @@ func (c *memberCounts) listCandidates(zonal bool, urgencyOf func(*nodegroup.Memb
 	return candidates
 }
 
-// urgencies is the number of urgency levels: 0 is the most urgent.
+// urgencies is the number of urgency levels.
 const urgencies = 4
 
 func (d *decision) urgencyOf(m *nodegroup.Member) int { return d.rankUrgency()(m) }

@@ -26,8 +26,7 @@ func started(record record.Record) string {
 	return strings.Join(names, " ")
 }
 
-// windowed returns a group in its upgrade phase, with all outdated nodes fenced. The argument unavailable is how many
-// nodes may be unavailable.
+// windowed returns a group in its upgrade phase with all outdated nodes fenced. unavailable nodes may be unavailable.
 func windowed(t *testing.T, unavailable int, members ...nodegroup.Member) *scene {
 	s := newScene(t, members...)
 	s.Request.MaxUnavailable, s.Request.Window = unavailable, unavailable
@@ -100,7 +99,7 @@ func TestOrderOfStart(t *testing.T) {
 	}
 }
 
-// An instance that never became a node has no pods to move. It is terminated at once, without a drain.
+// An instance that never had a node has no pods to move: it is terminated at once, without a drain.
 func TestInstanceWithoutNodeIsTerminated(t *testing.T) {
 	step := newScene(t, booting(old("old-a-1"))).next()
 	wantActions(t, step, "terminate instance i-old-a-1 and shrink the group by one")
@@ -202,8 +201,8 @@ func TestOneAtATimeGoesByZone(t *testing.T) {
 	}
 }
 
-// A pod that is only ending uses no budget. As soon as its replacement is ready, the next node may start, although the
-// first still waits for the pod to end.
+// A terminating pod uses no budget: as soon as its replacement is ready, the next node may start, although the first
+// still waits for the pod's end.
 func TestLeavingPodsUseNoBudget(t *testing.T) {
 	for name, c := range map[string]struct {
 		allowed int32
@@ -226,7 +225,7 @@ func TestLeavingPodsUseNoBudget(t *testing.T) {
 	}
 }
 
-// A terminated node is missing until its replacement takes pods, and counts as unavailable for that time.
+// A terminated node counts as unavailable until its replacement takes pods.
 func TestMissingNodesCountAsUnavailable(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1"), old("old-a-2"))
 	s.Record.Request.Settle = duration(0)

@@ -67,11 +67,11 @@ func NewWorld(now time.Time, group nodegroup.Group, members []nodegroup.Member, 
 	return World{Now: now, Request: record.Request, Group: group, Members: members, Record: record, Snapshot: *cluster}
 }
 
-// lastAttempt returns the last attempt of the action, or the zero Attempt if there was none.
+// lastAttempt returns the last attempt of the action, or the zero Attempt.
 func (w *World) lastAttempt(a nodegroup.Action) nodegroup.Attempt { return w.Open[a.Key()] }
 
-// listRefused lists the actions that a server refused permanently and without which the upgrade cannot
-// continue, sorted by key.
+// listRefused returns the actions that were permanently refused and that the upgrade cannot continue without, sorted by
+// key.
 func (w *World) listRefused() []nodegroup.Action {
 	var refused []nodegroup.Action
 	for _, attempt := range w.Open {
@@ -83,7 +83,7 @@ func (w *World) listRefused() []nodegroup.Action {
 	return refused
 }
 
-// listRefusedLaunches lists the launches that a server refused permanently, sorted by key.
+// listRefusedLaunches returns the launches that were permanently refused, sorted by key.
 func (w *World) listRefusedLaunches() []nodegroup.Action {
 	return slices.DeleteFunc(w.listRefused(), func(a nodegroup.Action) bool {
 		_, launch := a.(nodegroup.AddCapacity)
@@ -123,8 +123,8 @@ func (w *World) isPatchPending(attempt nodegroup.Attempt, node *corev1.Node) boo
 	return attempt.InFlight || (mayHaveLanded && asked && sent.Target().Version == node.ResourceVersion && w.Now.Before(attempt.Ended.Add(seenWithin)))
 }
 
-// isDeadlinePassed reports whether a limit on what the cloud does is over. The group must have been read after the
-// deadline too: nobody knows what the cloud did while this process slept or the cloud did not answer.
+// isDeadlinePassed reports whether a deadline for the cloud is over and the cloud was read after it. Otherwise this
+// process may have slept, or the cloud may not have answered.
 func (w *World) isDeadlinePassed(deadline time.Time) bool {
 	return !w.Now.Before(deadline) && !w.Group.Observed.Before(deadline)
 }

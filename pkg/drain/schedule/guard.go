@@ -14,16 +14,15 @@ import (
 type Recovery struct {
 	// Ready is how many ready pods it should have.
 	Ready int
-	// Usual is how long its pods usually take to become ready; 0 for not known.
+	// Usual is how long its pods usually take to become ready; 0 if not known.
 	Usual time.Duration
-	// Unhealthy is true while new pods of the workload do not become ready, or are missing. During that time its last
-	// ready pod stays.
+	// Unhealthy is true while its new pods are missing or do not become ready. Its last ready pod stays until then.
 	Unhealthy bool
-	// Unproven is true until one of the workload's pods has become ready on a node that stays. Until then, pods leave
-	// only one node, the Canary; "" for none.
+	// Unproven is true until one of its pods became ready on a node that stays. Until then its pods leave only the node
+	// Canary; "" if there is none yet.
 	Unproven bool
 	Canary   string
-	// Missing is true while it has fewer pods than it should have.
+	// Missing is true while the workload has fewer pods than it should have.
 	Missing bool
 }
 
@@ -44,7 +43,7 @@ func (in *Input) usualOf(w drain.Workload) time.Duration {
 // guard counts the ready pods of a workload that are likely to stay ready; see drain.Replicas.IsUnsettled.
 type guard struct {
 	*drain.Replicas
-	// seen counts the settled ready pods. left counts the seen pods without an open or reserved eviction.
+	// seen counts these pods. left counts those of them without an eviction in flight.
 	seen, left int
 	usual      time.Duration
 	now        time.Time
@@ -75,7 +74,7 @@ func (p *Plan) guardOf(w drain.Workload) *guard {
 	return g
 }
 
-// countsPod reports whether the pod is ready and settled.
+// countsPod reports whether the pod is ready and likely to stay ready.
 func (g *guard) countsPod(uid types.UID) bool {
 	for _, pod := range g.Pods[:g.Ready] {
 		if pod.UID == uid {
@@ -86,7 +85,7 @@ func (g *guard) countsPod(uid types.UID) bool {
 	return false
 }
 
-// reserve removes a pod from the pods that are left, because it is going to leave.
+// reserve counts the pod as leaving.
 func (g *guard) reserve(pod *corev1.Pod) {
 	if g.Replicas != nil && g.countsPod(pod.UID) {
 		g.left--

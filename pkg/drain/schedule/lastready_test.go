@@ -19,7 +19,7 @@ import (
 // freeWorkload is the workload of the app free.
 var freeWorkload = drain.Workload{Namespace: build.Namespace, Kind: "ReplicaSet", Name: "free"}
 
-// served returns an input with these pods of the app free, which is behind a Service and has no budget.
+// served returns an input in which the app free is behind a Service, has no budget, and has these pods.
 func served(pods []*corev1.Pod, nodes ...schedule.Node) schedule.Input {
 	index := drain.NewWorkloadIndex(drain.Webhooks{}.FactsOf([]*corev1.Service{{
 		ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "free"}},
@@ -177,13 +177,13 @@ func otherUnhealthy(in schedule.Input) schedule.Input {
 	return in
 }
 
-// deniedFor makes the pod a blocked for that long.
+// deniedFor makes the pod a have been blocked for the time.
 func deniedFor(in schedule.Input, long time.Duration) schedule.Input {
 	in.Waited = map[string]time.Time{"a": now.Add(-long)}
 	return in
 }
 
-// sentBefore is like sent, for an eviction that was answered that long ago.
+// sentBefore is sent for an eviction that was answered some time ago.
 func sentBefore(in schedule.Input, pod string, budget types.NamespacedName, ago time.Duration) schedule.Input {
 	send(&in, pod, budget, ago, nodegroup.OutcomeDone)
 	return in
@@ -194,7 +194,7 @@ func sent(in schedule.Input, pod string, budget types.NamespacedName) schedule.I
 	return in
 }
 
-// The text of an eviction of the last ready pod says that it is the last one.
+// TestLastReadyIsNamed: the text of an eviction says if it evicts the last ready pod.
 func TestLastReadyIsNamed(t *testing.T) {
 	a, starting := free("a"), build.Pod("starting", build.App("free"), build.Unready)
 	plan := schedule.NewPlan(waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), 2*time.Minute))

@@ -15,42 +15,41 @@ import (
 )
 
 const (
-	// usualReady and usualEnd are how long a pod takes to become ready and to exit on a signal, if no measured time
-	// is known.
+	// usualReady is how long a pod takes to become ready, and usualEnd how long it takes to end, if no time was measured.
 	usualReady = 10 * time.Second
 	usualEnd   = 2 * time.Second
-	// usualLag is how much longer a budget is closed than its pods take to become ready. Evictions, controllers, the
-	// scheduler and watches need that time. These numbers are in docs/internals/eviction-order.md.
+	// usualLag is how much longer a budget is closed than its pods take to become ready, because evictions, controllers,
+	// the scheduler and watches take time. These numbers are in docs/internals/eviction-order.md.
 	usualLag = 200 * time.Millisecond
-	// longestLag limits the lag that is learned from one budget. A longer lag may have another cause.
+	// longestLag limits the lag that is learned from one budget, because other causes may have kept it closed.
 	longestLag = 5 * time.Second
-	// goneSteps limits how often a known termination time is changed: only if a new time differs by at least 1/64.
+	// goneSteps is the smallest relative change of a termination time that is learned: a 64th.
 	goneSteps = 64
-	// justLeft limits the age of a deletion that counts as happening now when it is first seen. Objects contain whole
-	// seconds only.
+	// justLeft is the age up to which a deletion counts as having begun when it was first seen: objects store whole
+	// seconds.
 	justLeft = 2 * time.Second
 )
 
-// Memory is what one decision keeps for the next. Its maps are replaced, never changed. A crash may lose it.
+// Memory is what one decision remembers for the next. Its maps are replaced, never changed. A crash may lose it.
 type Memory struct {
-	// Ready is how long pods took to become ready. Gone is how long pods took to end after their deletion. Both are
-	// by their controllers' UIDs.
+	// Ready is how long pods took to become ready, and Gone how long they took to end after their deletion, by their
+	// controllers' UIDs.
 	Ready, Gone map[types.UID]time.Duration
 	// Lag is how much longer budgets are closed than their pods take to become ready, 0 if not known.
 	Lag time.Duration
-	// Leaving are the pods of nodes in drain that are being deleted, by UID.
+	// Leaving has the pods that are leaving nodes in drain, by UID.
 	Leaving map[types.UID]Departure
-	// Pressing are the budgets that decide when the upgrade ends, as computed when the last node was started. It is
-	// nil if they are not known.
+	// Critical has the budgets that decide when the upgrade ends, as found when the last node was started; nil if not
+	// known.
 	Critical map[types.NamespacedName]bool
-	// Returned counts the evictions of pods that were created on a node after its drain began.
+	// Returned counts the evicted pods that had come up on a node after its drain began.
 	Returned map[Return]int
 }
 
-// Departure is a pod that is being deleted.
+// Departure is a pod that is leaving its node.
 type Departure struct {
 	Owner types.UID
-	// Since is when its eviction or its deletion began.
+	// Since is when its eviction or deletion began.
 	Since time.Time
 }
 
@@ -60,8 +59,7 @@ type Return struct {
 	Owner types.UID
 }
 
-// returnOf returns the controller of a pod that was created on the node after the node's drain began. It returns the
-// zero Return for other pods.
+// returnOf returns the controller of a pod that came up on the node after its drain began, or the zero Return.
 func returnOf(node *Node, pod *corev1.Pod) Return {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil || !pod.CreationTimestamp.After(node.Began) {
@@ -80,7 +78,7 @@ func copyWith[K comparable, V any](m map[K]V, key K, value V) map[K]V {
 	return c
 }
 
-// learnTerminationTimes records how long the pods took to end that have gone since the previous decision.
+// learnTerminationTimes learns how long the pods took to end that have left since the last decision.
 func (m *Memory) learnTerminationTimes(in *Input) {
 	before := m.Leaving
 	m.Leaving = map[types.UID]Departure{}
@@ -90,7 +88,7 @@ func (m *Memory) learnTerminationTimes(in *Input) {
 			if !seen {
 				departure = Departure{Owner: drain.ControllerOf(pod), Since: in.deletionTimeOf(pod)}
 				if begun := in.lastAttempt(pod).Begun; !begun.IsZero() {
-					departure.Since = begun // its place in the window is taken from then on
+					departure.Since = begun // the pod takes a place in the window from then on
 				}
 			}
 			m.Leaving[pod.UID] = departure
@@ -108,8 +106,8 @@ func (m *Memory) learnTerminationTimes(in *Input) {
 	}
 }
 
-// learnTerminationTime records how long a pod took to end. The first pods end together with many others, and
-// therefore take longer.
+// learnTerminationTime learns from one pod that has left. The first pods end together with many others and take longer,
+// so the mean with the earlier time is stored.
 func (m *Memory) learnTerminationTime(owner types.UID, took time.Duration) {
 	if before, known := m.Gone[owner]; known {
 		if (took - before).Abs() < before/goneSteps {
@@ -120,9 +118,9 @@ func (m *Memory) learnTerminationTime(owner types.UID, took time.Duration) {
 	m.Gone = copyWith(m.Gone, owner, took)
 }
 
-// deletionTimeOf returns when the pod's deletion began. It returns now if the deletion is at most justLeft old.
+// deletionTimeOf returns when the pod's deletion began, or now if it began less than justLeft ago.
 func (in *Input) deletionTimeOf(pod *corev1.Pod) time.Time {
-	began := pod.DeletionTimestamp.Time // DeletionTimestamp is when the grace period ends
+	began := pod.DeletionTimestamp.Time // when its grace period ends
 	if s := pod.DeletionGracePeriodSeconds; s != nil {
 		began = began.Add(-time.Duration(*s) * time.Second)
 	}
@@ -132,9 +130,8 @@ func (in *Input) deletionTimeOf(pod *corev1.Pod) time.Time {
 	return began
 }
 
-// learnStatusLag records how much longer a budget was closed than its pods take to become ready. It learns only from
-// pods that waited, and from budgets that let a single pod be missing: with these it is known which eviction closed
-// the budget.
+// learnStatusLag learns how much longer a budget was closed than its pods took to become ready. It only uses budgets that
+// let a single pod be missing, because only those show which eviction reopened them.
 func (p *Plan) learnStatusLag(pod *corev1.Pod) {
 	covering := p.in.Budgets.Covering(pod)
 	_, waited := p.in.Waited[string(pod.UID)]
@@ -151,7 +148,7 @@ func (p *Plan) learnStatusLag(pod *corev1.Pod) {
 	p.memory.Lag = (3*pace.lag + min(max(lag, time.Millisecond), longestLag)) / 4
 }
 
-// acceptedTimes returns when the accepted evictions began, sorted, by the budget that they used.
+// acceptedTimes returns when the accepted evictions began, by budget and in order.
 func (in *Input) acceptedTimes() map[types.NamespacedName][]time.Time {
 	begun := map[types.NamespacedName][]time.Time{}
 	for _, attempt := range in.Open {

@@ -12,12 +12,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// Restart moves the only ready pod of a Deployment without a gap. It is a rolling restart, written as kubectl rollout
-// restart writes it. It is a nodegroup.Action.
+// Restart moves the only ready pod of a Deployment without a gap, by the same rolling restart as kubectl rollout restart.
+// It is a nodegroup.Action.
 type Restart struct {
 	Namespace, Deployment string
 	UID                   types.UID
-	// Pod is the UID of the pod that is moved, Node is its node.
+	// Pod is the UID of the pod to move. Node is its node.
 	Pod  types.UID
 	Node string
 }
@@ -30,8 +30,8 @@ func (r Restart) String() string {
 	return fmt.Sprintf("restart Deployment %s/%s to move its pod from node %s", r.Namespace, r.Deployment, r.Node)
 }
 
-// moveByRestart reports whether a restart of its Deployment moves the pod off its node. It requests the restart if that
-// has not been done yet. If the restart is refused, moveByRestart returns false, and the pod is evicted.
+// moveByRestart reports whether the pod leaves its node by a restart of its Deployment, and adds the restart if it was
+// not accepted yet. If the restart is permanently refused, the pod is evicted instead.
 func (p *Plan) moveByRestart(node *Node, pod *corev1.Pod) bool {
 	if !p.canMove(node, pod) {
 		return false
@@ -55,19 +55,18 @@ func (p *Plan) moveByRestart(node *Node, pod *corev1.Pod) bool {
 	return true
 }
 
-// canMove reports whether moving is enabled and possible for the pod. The pod must be ready. It must not have been
-// created on the node after the drain began, because each restart would create another there (EKS E51).
+// canMove reports whether the pod may be moved by a restart: it is ready, and it did not come up on the node after the
+// drain began. Otherwise each restart would start another pod there (EKS E51).
 func (p *Plan) canMove(node *Node, pod *corev1.Pod) bool {
 	return p.in.Movable.IsKnown() && drain.Ready(pod) && returnOf(node, pod) == (Return{})
 }
 
-// awaitOnlyReady waits until the pod is known to be the workload's only ready one, with no other about to become
-// ready.
+// awaitOnlyReady waits until the pod is known to be the workload's only ready pod.
 func (p *Plan) awaitOnlyReady(r *drain.Replicas, pod *corev1.Pod) (known bool) {
 	return r.Ready == 1 && (r.Most == 1 || p.awaitSuccessor(pod, p.lastReadyLimitOf(r.Workload)))
 }
 
-// mostRestarts limits how often a restart is tried if the Deployment changes between reading and writing it.
+// mostRestarts limits how often the restart of a Deployment is tried that changes at the same time.
 const mostRestarts = 3
 
 func isRestartGivenUp(attempt nodegroup.Attempt) bool {

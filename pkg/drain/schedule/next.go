@@ -15,12 +15,11 @@ import (
 // docs/internals/eviction-order.md.
 const leastReopening = 50 * time.Millisecond
 
-// NextNode returns which of the waiting nodes to start, or "" if starting any node now would only lose time. waiting
-// is in the order in which nodes start if nothing else decides. ahead yields all waiting nodes; NextNode reads only
-// as many as it needs.
+// NextNode returns which of the waiting nodes to start, or "" if all would only lose time now. waiting is in the order of
+// starts if nothing else decides. ahead iterates over all pending nodes, and is read only as far as needed.
 //
-// The decision depends on when budgets open, given the nodes in drain; see queue and
-// docs/internals/eviction-order.md. Nodes with a pod that may never leave are started last.
+// The node that loses the least time at budgets is started; see queue and docs/internals/eviction-order.md. Nodes with a
+// pod that may never leave go last.
 func (p *Plan) NextNode(waiting []Node, ahead iter.Seq[Node]) string {
 	q := newQueueBuilder(p, ahead)
 	var free, stuck []string

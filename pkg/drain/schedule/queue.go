@@ -23,20 +23,20 @@ type queue struct {
 	started, waiting []nodeDrain
 }
 
-// budgetSlots is a budget over time. An eviction takes one of its slots, which opens again after refill.
+// budgetSlots models a budget: an eviction takes one of its slots for a while.
 type budgetSlots struct {
-	// open are the times at which the budget's slots can be used, sorted; 0 for slots that are open now. There is at
-	// least one slot, and none opens later than refill.
+	// open has the sorted times at which the budget's slots are free; 0 is now. There is at least one, and none later
+	// than refill.
 	open []time.Duration
 	// refill is the time from an eviction until the budget has room again. left estimates how long the
 	// budget needs for its pods on all waiting nodes; it is 0 if nodes are drained one by one.
 	refill, left time.Duration
 }
 
-// nodeDrain is the model of a node's drain.
+// nodeDrain models the drain of a node.
 type nodeDrain struct {
 	pods []podEviction
-	// least is the shortest time that the drain takes, without waiting for budgets.
+	// least is how long the drain takes if no budget delays it.
 	least time.Duration
 	// left estimates how long the node's workloads without a budget need for their pods on all waiting
 	// nodes: the longest of these times.
@@ -97,8 +97,8 @@ func (q *queue) longestLeft(node *nodeDrain) time.Duration {
 // timeline is a queue after the started nodes have taken their slots.
 type timeline struct {
 	*queue
-	// open contains the slots of all budgets. The slots of a budget are a ring that begins at first. next is the
-	// index of the slot that is taken next.
+	// open has the slots of all budgets, one ring per budget. first has the start of each ring, and next the slot to take
+	// next.
 	open        []time.Duration
 	first, next []int
 }
@@ -116,7 +116,7 @@ func newTimeline(q *queue) *timeline {
 	return l
 }
 
-// canStart reports whether a pod of the node could go now. It returns true for every node while none is started.
+// canStart reports whether a pod of the node could leave now. Every node can start if none is in drain.
 func (l *timeline) canStart(node *nodeDrain) bool {
 	return len(l.started) == 0 || len(node.pods) == 0 || slices.ContainsFunc(node.pods, func(pod podEviction) bool {
 		return pod.budget < 0 || l.open[l.next[pod.budget]] <= 0

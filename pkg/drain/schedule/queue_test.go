@@ -9,8 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// pods returns a node with pods that need a slot of the budgets. A negative budget means none. The pods are gone
-// after 3 s.
+// pods returns a node whose pods need slots of the budgets and are gone after 3 s. A negative index means no budget.
 func pods(gates ...int) nodeDrain {
 	var l nodeDrain
 	for _, gate := range gates {
@@ -19,7 +18,7 @@ func pods(gates ...int) nodeDrain {
 	return l
 }
 
-// gates returns budgets that each let one pod be missing. A slot opens again after 2 s.
+// gates returns budgets that each let one pod be missing, for 2 s.
 func gates(opens ...time.Duration) []budgetSlots {
 	var all []budgetSlots
 	for _, at := range opens {
@@ -76,7 +75,7 @@ func TestQueueOfMany(t *testing.T) {
 	}
 }
 
-// For every queue, the answer is the same each time, it is the index of a waiting node, and the queue is not changed.
+// For any queue the answer is deterministic and a waiting node, and the queue is not changed.
 func TestQueueProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := anyQueue(t)

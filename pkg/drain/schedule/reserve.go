@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// evictionsPerBudget limits how many evictions of one budget are in flight at the same time.
+	// evictionsPerBudget limits how many evictions of one budget are in flight.
 	evictionsPerBudget = 4
 	// leastSpacing and mostSpacing limit the time between two evictions of one budget. Within these
 	// limits it is the time that answers take now. It ends early when the budget's status shows the
@@ -21,15 +21,14 @@ const (
 	// EvictionsRetry; Kubernetes K06). See docs/internals/eviction-order.md.
 	leastSpacing = 100 * time.Millisecond
 	mostSpacing  = 400 * time.Millisecond
-	// present limits the age of an answer whose duration is used as an estimate for the next answer.
+	// present is the age up to which an answer is used to estimate the time of the next.
 	present = 5 * time.Second
-	// statusLag is how long a budget's status may take to show an accepted eviction. It is used if the change of the
-	// status was missed.
+	// statusLag is how long a budget's status may take to show an accepted eviction, if the change itself was not seen.
 	statusLag = 2 * time.Second
-	// returnsAllowed is how many pods that a controller created on the fenced node are evicted again. After that, the
-	// controller counts as one whose pods always come back (EKS E51).
+	// returnsAllowed is how many pods of a controller that came back to the fenced node are evicted again. After that its
+	// pods count as always coming back (EKS E51).
 	returnsAllowed = 1
-	// lastReadyLimit is the shortest time that the last ready pod of a workload waits for another to become ready.
+	// lastReadyLimit is the least time for which the last ready pod of a workload waits for another one.
 	lastReadyLimit = 2 * time.Minute
 )
 
@@ -58,10 +57,9 @@ func (p *Plan) countSpending() {
 	p.spacing = min(max(leastSpacing, took/max(1, answers)), mostSpacing)
 }
 
-// isHiddenFromStatus reports whether an eviction may have used budget that the status does not show yet. The status
-// shows the eviction once its pod was seen in status.disruptedPods. Last-ready budgets have no object and no such
-// status. An accepted eviction of such a budget is spent until its pod is seen to leave. If the pod was unready, the
-// eviction is spent from the moment the pod becomes ready.
+// isHiddenFromStatus reports whether an eviction may have used a budget whose status does not show it yet. The status
+// shows it once its pod was seen in status.disruptedPods. A budget for a last ready pod has no status: an accepted
+// eviction counts until its pod is seen leaving, and only if the pod is ready.
 func (in *Input) isHiddenFromStatus(sent Eviction, a nodegroup.Attempt) bool {
 	accepted, lag := a.Outcome == nodegroup.OutcomeDone || a.Outcome == nodegroup.OutcomeUnclear, statusLag
 	ofLastReady := sent.Budget.Name == "" || drain.IsOfLastReady(sent.Budget)
@@ -70,7 +68,7 @@ func (in *Input) isHiddenFromStatus(sent Eviction, a nodegroup.Attempt) bool {
 	}
 	young := a.InFlight || (accepted && in.Now.Before(a.Ended.Add(lag)))
 	if !young || (ofLastReady && !in.Budgets.CountsReady(sent.Workload, sent.UID)) {
-		return false // most are long finished and need no lookup
+		return false // the usual case: it ended long ago
 	}
 	return !in.isShownInStatus(sent, a)
 }
@@ -82,8 +80,8 @@ func (in *Input) isShownInStatus(sent Eviction, a nodegroup.Attempt) bool {
 	return ok && !shown.Before(a.Begun)
 }
 
-// countingBudget returns the budget whose status counts the pod: the budget that the eviction uses or, without one, the
-// last-ready budget of the pod's workload.
+// countingBudget returns the budget whose status counts the pod: the one that the eviction uses, or that for the last
+// ready pod of its workload.
 func (e Eviction) countingBudget() types.NamespacedName {
 	if e.Budget.Name != "" {
 		return e.Budget
@@ -91,8 +89,7 @@ func (e Eviction) countingBudget() types.NamespacedName {
 	return e.Workload.LastReadyBudget()
 }
 
-// reserveForNode processes the pods of a node in drain. It reserves the evictions that could be sent, and records
-// what blocks the other pods.
+// reserveForNode reserves the evictions of a node in drain that could be sent, and adds what blocks its other pods.
 func (p *Plan) reserveForNode(place int) {
 	node, first := &p.in.Draining[place], len(p.blocked)
 	if node.Stage != Evicting {
@@ -111,9 +108,8 @@ func (p *Plan) reserveForNode(place int) {
 	}
 }
 
-// selectPodsInTurn returns the pods to evict whose turn it is. Pods that other pods need go last. After half of the
-// node's time limit, all pods have their turn, because pods that are left at the limit may be deleted without
-// checking their budgets.
+// selectPodsInTurn returns the pods to evict whose turn it is; pods that others need go last. After half of the node's
+// drain timeout all pods have their turn, because pods that are left at the end may be deleted without their budgets.
 func (p *Plan) selectPodsInTurn(node *Node) []*corev1.Pod {
 	due := drain.PodsInTurn(node.Leavers, p.in.Facts)
 	if len(due) == len(node.Evict) {
@@ -142,8 +138,8 @@ func (p *Plan) reserveEviction(place int, pod *corev1.Pod) {
 	case p.in.mustWaitToRetry(attempt, prediction):
 		p.addBlocked(node, pod, obstacleOfDenial(attempt, budget))
 		p.decideAgainAt(attempt.NotBefore)
-	case prediction.Spends && prediction.Version != "" && !p.awaitSpacing(budget): // it has an object
-		// The answer arrives within milliseconds and triggers the next decision.
+	case prediction.Spends && prediction.Version != "" && !p.awaitSpacing(budget): // a budget with an object
+		// The answer comes within milliseconds and leads to the next decision.
 	default:
 		eviction := Eviction{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: node.Name, BudgetVersion: prediction.Version, Workload: drain.WorkloadOf(pod), LastReady: last}
 		if prediction.Spends {
@@ -153,8 +149,8 @@ func (p *Plan) reserveEviction(place int, pod *corev1.Pod) {
 	}
 }
 
-// predictEviction predicts the result of an eviction. If the pod is the last ready one of its workload and may leave
-// because it has waited long enough for another, last is that time limit. Otherwise last is 0.
+// predictEviction predicts the answer to an eviction. last is how long the last ready pod of a workload has waited for
+// another one if it may leave now, or 0.
 func (p *Plan) predictEviction(node *Node, pod *corev1.Pod) (prediction drain.Prediction, last time.Duration) {
 	prediction = drain.Predict(pod, p.in.Budgets, p.spent, p.in.EndingNamespaces[pod.Namespace])
 	if !prediction.Admitted() && prediction.Kind != drain.LastReady {
@@ -181,7 +177,7 @@ func (p *Plan) predictEviction(node *Node, pod *corev1.Pod) (prediction drain.Pr
 	}
 }
 
-// addCandidate adds an eviction and reserves its place in its budget, if it has one.
+// addCandidate reserves the eviction and its place in its budget.
 func (p *Plan) addCandidate(c candidate) {
 	if budget := c.Budget; budget.Name != "" {
 		p.spent[budget]++
@@ -225,17 +221,16 @@ func (p *Plan) awaitSuccessor(pod *corev1.Pod, limit time.Duration) (over bool) 
 	return !p.in.Now.Before(until)
 }
 
-// isUnderWay reports whether an eviction is in flight, or was answered so recently that the pod's end may not be seen
-// yet. It also returns true if the answer was that the pod has been replaced: each eviction that fails because of its
-// UID costs the budget one disruption (Kubernetes K01).
+// isUnderWay reports whether an eviction is in flight, or was answered so recently that the pod's end may not be visible
+// yet. An eviction that failed on the pod's UID is not repeated either, because each one costs the budget a disruption
+// (Kubernetes K01).
 func (in *Input) isUnderWay(attempt nodegroup.Attempt) bool {
 	answered := attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeMoved
 	return attempt.InFlight || (answered && in.Now.Before(attempt.Ended.Add(nodegroup.SeenWithin)))
 }
 
-// mustWaitToRetry reports whether an eviction that was not accepted must not be tried again yet. If a budget refused
-// it, it is tried again once the budget's object changes or NotBefore has passed. After other answers, only NotBefore
-// counts.
+// mustWaitToRetry reports whether an eviction that was not accepted must not be tried again yet. After a refusal by a
+// budget it waits until the budget's object changes, otherwise until NotBefore.
 func (in *Input) mustWaitToRetry(attempt nodegroup.Attempt, prediction drain.Prediction) bool {
 	if attempt.Begun.IsZero() || !in.Now.Before(attempt.NotBefore) {
 		return false
@@ -260,7 +255,7 @@ func (f flight) withEviction(sent time.Time) flight {
 	return f
 }
 
-// awaitSpacing waits until the next eviction of the budget may be sent. over is true when that is now.
+// awaitSpacing waits until the next eviction of the budget may be sent.
 func (p *Plan) awaitSpacing(budget types.NamespacedName) (over bool) {
 	f := p.flights[budget]
 	if f.count == 0 || f.count >= evictionsPerBudget {
@@ -271,8 +266,7 @@ func (p *Plan) awaitSpacing(budget types.NamespacedName) (over bool) {
 	return !next.After(p.in.Now)
 }
 
-// obstacleOfDenial returns the obstacle for an answer that was not predicted, with the budget if that refused the
-// eviction.
+// obstacleOfDenial returns the obstacle for an answer that was not predicted, with the budget if a budget refused.
 func obstacleOfDenial(attempt nodegroup.Attempt, budget types.NamespacedName) drain.Obstacle {
 	obstacle := drain.Obstacle{Kind: drain.Denied, Detail: attempt.Detail}
 	switch attempt.Outcome {
@@ -302,8 +296,8 @@ func (p *Plan) isBlockedByPeers(place int, blocked []drain.Blocked) bool {
 	return true
 }
 
-// budgetsOfPeers returns the budgets that cover pods of the nodes that were started earlier. It must be called for
-// nodes in their order, so that it reads each node only once.
+// budgetsOfPeers returns the budgets that cover pods of the nodes that were started before. It must be called for the
+// nodes in order, so that it reads each node once.
 func (p *Plan) budgetsOfPeers(place int) map[types.NamespacedName]bool {
 	for ; p.peers < place; p.peers++ {
 		peer := &p.in.Draining[p.peers]
@@ -325,7 +319,7 @@ func (p *Plan) addBlocked(node *Node, pod *corev1.Pod, obstacle drain.Obstacle) 
 	})
 }
 
-// decideAgainAt requests the next decision at the time, if that is in the future.
+// decideAgainAt schedules the next decision for the time, unless it is past.
 func (p *Plan) decideAgainAt(at time.Time) {
 	if at.After(p.in.Now) && (p.again.IsZero() || at.Before(p.again)) {
 		p.again = at

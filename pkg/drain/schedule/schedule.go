@@ -46,11 +46,11 @@ type Input struct {
 	Memory Memory
 }
 
-// Node is a node with the pods that have to leave it.
+// Node is a node with the pods that must leave it.
 type Node struct {
 	Name string
 	drain.Leavers
-	// Stage, Began and Deadline describe the node's drain. They are zero for a node that waits.
+	// Stage, Began and Deadline belong to its drain. They are zero for a node that is not started.
 	Stage           Stage
 	Began, Deadline time.Time
 }
@@ -59,11 +59,11 @@ type Node struct {
 type Stage int
 
 const (
-	// Apart is a node that this tool does not drain now: it waits to be started, the cloud terminates it without this
-	// tool, or its fence was removed.
+	// Apart is a node whose pods the upgrade does not move now: it is not started, another process terminates it, or its
+	// fence was removed.
 	Apart Stage = iota
-	// Resting is a node whose pods are not evicted now. Either it has none, or all are deleted, or nodes that they
-	// could be scheduled to are not fenced yet.
+	// Resting is a node whose pods are not evicted now: it has none, they are deleted, or other outdated nodes are not
+	// fenced yet.
 	Resting
 	// Evicting is a node whose pods are evicted.
 	Evicting
@@ -74,12 +74,12 @@ type Eviction struct {
 	Namespace, Pod string
 	UID            types.UID
 	Node           string
-	// BudgetVersion is the resourceVersion of the budget that the prediction is based on.
+	// BudgetVersion is the resourceVersion of the budget on which the prediction was based.
 	BudgetVersion string
 	// Budget is the budget that the eviction uses; empty if it uses none.
 	Budget types.NamespacedName
-	// Workload is the pod's workload; zero for none. LastReady is how long the pod waited as the last ready one while
-	// no other became ready; 0 for any other pod.
+	// Workload is the pod's workload; zero for none. LastReady is how long the pod waited as the last ready pod without
+	// another one; 0 for any other pod.
 	Workload  drain.Workload
 	LastReady time.Duration
 }
@@ -95,18 +95,18 @@ func (e Eviction) String() string {
 	return fmt.Sprintf("evict pod %s/%s", e.Namespace, e.Pod)
 }
 
-// lastAttempt returns the last attempt to evict the pod, or the zero Attempt if there was none.
+// lastAttempt returns the last attempt of the pod's eviction, or the zero Attempt.
 func (in *Input) lastAttempt(pod *corev1.Pod) nodegroup.Attempt {
 	return in.Open[Eviction{UID: pod.UID}.Key()]
 }
 
 // Decision is what must be done with the pods of the nodes in drain.
 type Decision struct {
-	// Evict are the evictions to send now, the most urgent first.
+	// Evict has the evictions to send now, the most urgent first.
 	Evict []Eviction
-	// Restarts are the Deployments to restart now.
+	// Restarts has the Deployments to restart now.
 	Restarts []Restart
-	// Yielding are the nodes that wait only for budgets that the pods of nodes started earlier have used.
+	// Yielding has the nodes that only wait for budgets that nodes started before them have spent.
 	Yielding []string
 	// Again is when to decide again if nothing happens before; zero if no such time is known.
 	Again time.Time
@@ -158,7 +158,7 @@ func NewPlan(in Input) *Plan {
 	return p
 }
 
-// AddNode adds a node that was just started, as the last of the nodes in drain.
+// AddNode adds a node that was just started, as the last one in drain.
 func (p *Plan) AddNode(node Node) {
 	p.in.Draining = append(p.in.Draining, node)
 	p.reserveForNode(len(p.in.Draining) - 1)
@@ -167,7 +167,7 @@ func (p *Plan) AddNode(node Node) {
 // Blocked returns what blocks pods of nodes that are Evicting, in the order of the nodes.
 func (p *Plan) Blocked() []drain.Blocked { return p.blocked }
 
-// Decide returns which of the reserved evictions are sent now. It must be called last, and only once.
+// Decide returns which of the reserved evictions are sent now. It must be called once, after all other methods.
 func (p *Plan) Decide() Decision {
 	evict := p.selectEvictions()
 	return Decision{Evict: evict, Restarts: p.restarts, Yielding: p.yielding, Again: p.again, Memory: p.memory}

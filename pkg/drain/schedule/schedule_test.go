@@ -23,7 +23,7 @@ var (
 	web = types.NamespacedName{Namespace: "shop", Name: "web"}
 )
 
-// node returns a node whose pods have been evicted for a minute. Its limit is 15 minutes.
+// node returns a node whose pods have been evicted for a minute, with a timeout of 15 minutes.
 func node(name string, pods ...*corev1.Pod) schedule.Node {
 	n := schedule.Node{Name: name, Stage: schedule.Evicting, Began: now.Add(-time.Minute), Deadline: now.Add(14 * time.Minute)}
 	n.Evict = pods
@@ -33,7 +33,7 @@ func node(name string, pods ...*corev1.Pod) schedule.Node {
 // free returns a pod without a budget.
 func free(name string) *corev1.Pod { return build.Pod(name, build.App("free")) }
 
-// dns returns a pod that other pods need.
+// dns returns a pod that others need.
 func dns() *corev1.Pod {
 	pod := free("dns")
 	pod.Labels["k8s-app"] = "kube-dns"
@@ -57,7 +57,7 @@ func newInput(allowed int32, nodes ...schedule.Node) schedule.Input {
 	}
 }
 
-// send adds an eviction of the pod that began that long ago, with its answer.
+// send adds the eviction of a pod, sent the given time ago, and its answer.
 func send(in *schedule.Input, pod string, budget types.NamespacedName, ago time.Duration, outcome nodegroup.Outcome) {
 	e := schedule.Eviction{Namespace: "shop", Pod: pod, UID: types.UID(pod), Budget: budget, BudgetVersion: "1", Workload: freeWorkload}
 	in.Open[e.Key()] = nodegroup.Attempt{
@@ -65,7 +65,7 @@ func send(in *schedule.Input, pod string, budget types.NamespacedName, ago time.
 	}
 }
 
-// describe returns the pods that a decision evicts, the blocked pods with their obstacles, and the yielding nodes.
+// describe returns the evicted pods, the blocked pods with their obstacles, and the yielding nodes.
 func describe(p *schedule.Plan) string {
 	decision := p.Decide()
 	var parts []string
@@ -243,7 +243,7 @@ func TestNextNode(t *testing.T) {
 	}
 }
 
-// The evictions of a node that was just started are reserved after those of the other nodes.
+// The evictions of an added node are reserved after those of the others.
 func TestAddNode(t *testing.T) {
 	p := schedule.NewPlan(newInput(1, node("a", build.Pod("w-0"))))
 	p.AddNode(node("b", build.Pod("w-1"), free("f-0")))

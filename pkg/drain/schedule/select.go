@@ -13,27 +13,23 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// lookahead limits how many waiting nodes are read to find the budgets that decide when the upgrade ends. The upgrade
-// is assumed to end with these nodes. See docs/internals/eviction-order.md.
+// lookahead limits how many waiting nodes are read to find what decides when the upgrade ends. The upgrade is assumed to
+// end with them. See docs/internals/eviction-order.md.
 const lookahead = 256
 
-// fewAtOnce and manyAtOnce limit how many evictions may be in flight while some are pressing. The limit between them
-// is one for each node that may be in drain. More evictions would delay those that other nodes wait for. If none is
-// critical, or only one node is drained, this limit does not apply: then a node is empty sooner if all of its
-// evictions begin at the same time. See docs/internals/eviction-order.md.
 const (
 	fewAtOnce  = 4
 	manyAtOnce = 8
 )
 
-// candidate is an eviction that could be sent now, with its urgency.
+// candidate is an eviction that could be sent now, with its rank.
 type candidate struct {
 	Eviction
 	pod *corev1.Pod
-	// place is the node's position in the order of start.
+	// place is the index of its node in order of start.
 	place    int
 	priority priority
-	// room is how many pods its budget lets be missing.
+	// room is how many such pods its budget lets be missing.
 	room int32
 }
 
@@ -43,14 +39,14 @@ type priority int
 const (
 	// critical is an eviction that uses a budget which decides when the upgrade ends.
 	critical priority = iota
-	// needed is an eviction of a node without blocked pods.
+	// needed is an eviction of a node that has no blocked pods.
 	needed
-	// idle is an eviction of a node with blocked pods: the node cannot become empty before these may leave.
+	// idle is an eviction of a node that cannot be empty before another of its pods may leave.
 	idle
 )
 
-// compareUrgency sorts the more urgent candidate first, and among equals the one of the scarcer budget. For pressing
-// evictions, the order of the nodes does not matter.
+// compareUrgency sorts the more urgent candidate first, and among equals the one with the scarcer budget. For critical
+// evictions the node does not matter.
 func (c candidate) compareUrgency(other candidate) int {
 	byNode := cmp.Compare(c.place, other.place)
 	if c.priority == critical {
@@ -59,9 +55,9 @@ func (c candidate) compareUrgency(other candidate) int {
 	return cmp.Or(cmp.Compare(c.priority, other.priority), byNode, cmp.Compare(c.room, other.room))
 }
 
-// selectEvictions returns the reserved evictions that are sent now, up to the limit of evictions in flight. Evictions
-// of budgets that decide when the upgrade ends go first, because time in which such a budget is not used is lost.
-// Then nodes are emptied in order of start. If all were emptied at the same time, all would be late.
+// selectEvictions returns the reserved evictions to send now, limited by how many may be in flight. Critical ones go
+// first, because time in which their budget is not used is lost. After that nodes are emptied in order of start: emptied
+// together, all would be late.
 func (p *Plan) selectEvictions() []Eviction {
 	for i := range p.candidates {
 		p.rankEviction(&p.candidates[i])
@@ -85,7 +81,7 @@ func (p *Plan) selectEvictions() []Eviction {
 	return evict
 }
 
-// maxInFlight returns how many evictions may be in flight now, 0 for any number.
+// maxInFlight returns how many evictions may be in flight now, 0 for no limit.
 func (p *Plan) maxInFlight() int {
 	none := p.memory.Critical != nil && len(p.memory.Critical) == 0
 	if none || p.in.Window == 1 {
@@ -94,7 +90,7 @@ func (p *Plan) maxInFlight() int {
 	return min(p.in.AtOnce, max(fewAtOnce, min(p.in.Window, manyAtOnce)))
 }
 
-// rankEviction sets the candidate's priority and room.
+// rankEviction sets the priority and the room of the candidate.
 func (p *Plan) rankEviction(c *candidate) {
 	c.priority, c.room = needed, p.roomForPod(c.pod)
 	switch {
@@ -105,8 +101,7 @@ func (p *Plan) rankEviction(c *candidate) {
 	}
 }
 
-// roomForPod returns how many pods the pod's budget lets be missing. It returns MaxInt32 if no budget limits the
-// eviction.
+// roomForPod returns how many pods like this one its budget lets be missing; all if no budget applies.
 func (p *Plan) roomForPod(pod *corev1.Pod) int32 {
 	if covering := p.in.Budgets.Covering(pod); len(covering) == 1 && drain.Ready(pod) {
 		return p.roomOfBudget(covering[0])
@@ -114,8 +109,8 @@ func (p *Plan) roomForPod(pod *corev1.Pod) int32 {
 	return math.MaxInt32
 }
 
-// roomOfBudget returns how many pods the budget lets be missing while all are healthy. It assumes that only pods of nodes
-// in drain are being deleted.
+// roomOfBudget returns how many pods the budget lets be missing while all others are healthy. It assumes that only pods
+// of nodes in drain are leaving.
 func (p *Plan) roomOfBudget(budget *drain.Budget) int32 {
 	if p.leaving == nil {
 		p.leaving = map[types.NamespacedName]int32{}
@@ -195,7 +190,7 @@ func addDemand[K comparable](demands map[K]*budgetDemand, key K, one budgetDeman
 	d.started, d.waiting, d.turn = d.started+one.started, d.waiting+one.waiting, max(d.turn, one.turn)
 }
 
-// isUnbudgeted reports whether no PodDisruptionBudget covers a pod. covering may still contain its last-ready budget.
+// isUnbudgeted reports whether no PodDisruptionBudget covers a pod. Budgets that keep a last ready pod do not count.
 func isUnbudgeted(covering []*drain.Budget) bool {
 	return len(covering) == 0 || drain.IsOfLastReady(covering[0].Key())
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// View is everything, except the ledger, that a decision about the group's size depends on.
+// View is the input of a decision about the group's size, except the ledger.
 type View struct {
 	Now   time.Time
 	Group *nodegroup.Group
-	// Open holds each action that was begun, by Action.Key: whether it is in flight, and how it last ended.
+	// Open has, by Action.Key, each started action: whether it is in flight, and its last outcome.
 	Open   map[string]nodegroup.Attempt
 	Counts Counts
 	Limits Limits
-	// Run names the upgrade. PhaseBegan is when its current phase began or was resumed.
+	// Run is the upgrade's ID. PhaseBegan is when its phase began or was continued.
 	Run        string
 	PhaseBegan time.Time
 	// Before are the group's sizes before the upgrade.
@@ -27,51 +27,51 @@ type View struct {
 
 // Counts counts the members of the group.
 type Counts struct {
-	// Left counts, by the ledger's zones, outdated members that must still be terminated.
+	// Left counts, by ledger zone, the outdated members that are not terminated yet.
 	Left map[string]int
-	// Shrinking counts, by the ledger's zones, the terminations that will shrink the group and have not landed.
+	// Shrinking counts, by ledger zone, the terminations that shrink the group and have not landed.
 	Shrinking map[string]int
 	// Zones counts all members by their own zone.
 	Zones map[string]int
 	// Instances counts the members that are not terminating.
 	Instances int
-	// Fresh counts current members that did not exist at the start. Usable counts those of them that can take pods, and
-	// UsableIn does so by the ledger's zones.
+	// Fresh counts the current members that did not exist before the upgrade. Usable counts those of them that take pods,
+	// and UsableIn counts these by ledger zone.
 	Fresh    int
 	Usable   int
 	UsableIn map[string]int
-	// Serving counts the members that take pods, or would without the upgrade's fence or reasons outside the upgrade:
-	// all except those being removed and new ones that are not usable yet.
+	// Serving counts the members that take pods, or would without our fence or a cause outside the upgrade. It excludes
+	// members being removed and new members that are not usable yet.
 	Serving int
 }
 
-// Limits are what the request allows, in nodes.
+// Limits are the request's limits, in nodes.
 type Limits struct {
 	Surge          int
 	MaxUnavailable int
 	// KeepMax forbids raising the group's maximum.
 	KeepMax bool
-	// TakesTurns gives all of the surge to one zone at a time.
+	// TakesTurns is true if one zone has the whole surge at a time.
 	TakesTurns bool
-	// Refilled leaves it to an autoscaler to replace removed nodes where they are needed. The upgrade launches none for
-	// that, and gives none back.
+	// Refilled is true if an autoscaler replaces removed nodes when pods need them. The upgrade then launches nothing and
+	// returns nothing.
 	Refilled bool
 }
 
-// Decision is what a Keeper decided.
+// Decision is the result of a Keeper's method.
 type Decision struct {
 	Actions []nodegroup.Action
-	// Poll requests that the group is read often, because an action of the upgrade is under way there. Waiting is what
-	// the upgrade waits for, "" to keep the previous text.
+	// Poll requests frequent readings of the group, because one of our requests is under way there. Waiting is what the
+	// upgrade waits for; "" keeps the earlier text.
 	Poll    bool
 	Waiting string
-	// Wake is the next time that is known to matter, zero for none.
+	// Wake is the next known time that matters; zero for none.
 	Wake time.Time
-	// Done is true if nothing is left to do or to wait for.
+	// Done is true if there is nothing left to do or to wait for.
 	Done bool
 }
 
-// Keeper changes a ledger by what one step sees. Each of its methods that returns a Decision begins a new one.
+// Keeper updates a ledger from the view of one step. Each method that returns a Decision begins a new one.
 type Keeper struct {
 	View
 	l       *Ledger
@@ -81,7 +81,7 @@ type Keeper struct {
 // Keeper returns a keeper of the ledger for the view.
 func (l *Ledger) Keeper(v View) Keeper { return Keeper{View: v, l: l} }
 
-// pollCloudSoon requests that the group is read often. "" keeps the previous reason.
+// pollCloudSoon requests frequent readings of the group. A reason of "" keeps the earlier one.
 func (k *Keeper) pollCloudSoon(reason string) {
 	k.decided.Poll = true
 	if reason != "" {
@@ -97,17 +97,16 @@ func (k *Keeper) requeueAt(at time.Time) {
 	}
 }
 
-// finishDecision returns the decision. done is false if it must be made again.
+// finishDecision returns the decision and sets whether it is done.
 func (k *Keeper) finishDecision(done bool) Decision {
 	k.decided.Done = done
 	return k.decided
 }
 
-// lastAttempt returns the last attempt of the action, or the zero Attempt if there was none.
+// lastAttempt returns the last attempt of the action, or the zero Attempt.
 func (v *View) lastAttempt(a nodegroup.Action) nodegroup.Attempt { return v.Open[a.Key()] }
 
-// ZoneLaunchRefusal returns why launches that name a zone are not supported; "" if they are. open holds the attempts as
-// View.Open does.
+// ZoneLaunchRefusal returns why launches in a named zone are not supported, or "". open has the attempts as in View.Open.
 func ZoneLaunchRefusal(open map[string]nodegroup.Attempt) string {
 	first := ""
 	for key, attempt := range open {
@@ -118,7 +117,7 @@ func ZoneLaunchRefusal(open map[string]nodegroup.Attempt) string {
 	return open[first].Detail
 }
 
-// Token returns the token of request number serial for a zone in this run. A cloud accepts up to 64 characters of it.
+// Token returns the token of the zone's request number serial in this run. A cloud accepts up to 64 characters.
 func Token(run, zone string, serial int) string {
 	return fmt.Sprintf("%s-%s-%d", run, zone, serial)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// movedPause is how long to wait before repeating a launch that was refused because the group had changed: the group
-// must be read again first.
+// movedPause is how long a launch is not repeated after the group's state did not allow it. The group must be read again
+// first.
 const movedPause = 10 * time.Second
 
 // KeepSurgeLaunched keeps each zone's contribution at its surge while the zone has that many outdated nodes left. It
@@ -40,8 +40,8 @@ func (k Keeper) KeepSurgeLaunched() Decision {
 	return k.decided
 }
 
-// LaunchMissing launches the nodes that zones lack because of the upgrade: terminated nodes that were not replaced yet.
-// It does not repeat a launch that was refused.
+// LaunchMissing launches nodes that were removed and not replaced yet, so that no zone is smaller because of the upgrade.
+// A refused launch is not repeated.
 func (k Keeper) LaunchMissing() Decision {
 	even := k.resolveOpenLaunches()
 	for _, zone := range k.l.zoneNames() {
@@ -62,15 +62,14 @@ func (k Keeper) LaunchMissing() Decision {
 	return k.finishDecision(even)
 }
 
-// admitsLaunch reports whether a launch of n nodes may be requested: the zone's last launch was not refused, or was
+// admitsLaunch reports whether a launch of n nodes may be requested. The zone's last launch was not refused, or it was
 // refused only because the group had changed and the group has room now.
 func (z Zone) admitsLaunch(n int, group *nodegroup.Group) bool {
 	return z.Refusal == "" || (z.Stale && group.Desired+n <= group.Max)
 }
 
-// ResolveOpenLaunches finds out what happened to launches whose answers were lost. Done is true once that is known for
-// all. A launch with a token is requested again, which launches no second node. For a launch without a token the
-// group's maximum shows whether it landed.
+// ResolveOpenLaunches finds out which launches without an answer happened. It is done when all are known. A launch with a
+// token is repeated, which has no second effect. A launch without a token shows in the group's maximum.
 func (k Keeper) ResolveOpenLaunches() Decision {
 	return k.finishDecision(k.resolveOpenLaunches())
 }
@@ -100,14 +99,14 @@ func (k *Keeper) requestLaunches(zone string) {
 	}
 }
 
-// lendSurgeToZones gives zones without surge what other zones have given back. If no node may be unavailable, these
+// lendSurgeToZones gives zones without surge the surge that other zones have returned. If no node may be missing, such
 // zones could not begin otherwise (S6).
 func (k *Keeper) lendSurgeToZones() {
 	if k.Limits.MaxUnavailable > 0 || k.Limits.TakesTurns {
 		return
 	}
 	free := k.Limits.Surge
-	spare := map[string]int{} // by zone, the surge that it has given back
+	spare := map[string]int{} // by zone, its surge that is no longer in use
 	for zone, z := range k.l.books.Zones {
 		needed := max(z.Contribution(), min(z.Surge, k.Counts.Left[zone]))
 		free -= needed
@@ -129,9 +128,9 @@ func (k *Keeper) lendSurgeToZones() {
 	}
 }
 
-// recordLaunches records the launches to be made. A zonal provider gets one request per node, so that no answer can be
-// a partial success. Another provider gets one request for all nodes, and no further request until that is answered:
-// the maximum that proves one launch would also prove the other.
+// recordLaunches enters launches in the ledger. A zonal provider gets one request per node, so that no request is half
+// successful. Other providers get one request for all nodes, and the next only after its answer, because both would be
+// proven by the same maximum.
 func (k *Keeper) recordLaunches(zone string, n int) {
 	if !k.l.books.Zonal && k.l.OpenLaunches() > 0 {
 		return
@@ -154,8 +153,8 @@ func (k *Keeper) launchAction(zone string, l Launch) nodegroup.AddCapacity {
 	return nodegroup.AddCapacity{Zone: zone, N: l.N, Desired: l.Desired, Max: max(0, l.Max-l.N), Token: Token(k.Run, zone, l.Serial)}
 }
 
-// RecordAnswers records the answers to launches and to the raise of the maximum. An observed effect counts as an
-// answer.
+// RecordAnswers enters the answers to launches and to the raise of the maximum in the ledger. An observed effect counts
+// as an answer.
 func (k Keeper) RecordAnswers() {
 	for zone, z := range k.l.books.Zones {
 		for _, launch := range slices.Clone(z.Open) {
@@ -189,13 +188,13 @@ func (k *Keeper) recordAnswer(zone string, launch Launch) {
 		k.l.updateZone(zone, func(z *Zone) {
 			z.Refusal, z.Stale = attempt.Detail, moved
 			if retry.After(z.RetryAt) {
-				z.RetryAt = retry // several may be refused at once
+				z.RetryAt = retry // several may be refused together
 			}
 		})
 	}
 }
 
-// markLaunchDoubtful records that the answer to a launch request was lost: the launch may have succeeded.
+// markLaunchDoubtful records that the answer to a launch was lost, so that the launch may have succeeded.
 func (l *Ledger) markLaunchDoubtful(zone string, serial int) {
 	l.updateZone(zone, func(z *Zone) {
 		z.Open = slices.Clone(z.Open)
@@ -205,7 +204,7 @@ func (l *Ledger) markLaunchDoubtful(zone string, serial int) {
 	})
 }
 
-// closeLaunch removes a launch from the open ones. If the launch did not land, its nodes no longer count as launched.
+// closeLaunch closes an open launch. If it did not land, it no longer counts as launched.
 func (l *Ledger) closeLaunch(zone string, launch Launch, landed bool) {
 	l.updateZone(zone, func(z *Zone) {
 		z.Open = slices.DeleteFunc(z.Open, func(o Launch) bool { return o.Serial == launch.Serial })
@@ -216,9 +215,9 @@ func (l *Ledger) closeLaunch(zone string, launch Launch, landed bool) {
 	l.settleRaise(launch, landed)
 }
 
-// answerOfLaunch reports whether a launch is known to have been accepted or to have been refused. Both are false while
-// neither is known. After a lost answer, a refusal for missing permissions proves nothing, because the cloud checks
-// permissions before it looks at the token.
+// answerOfLaunch reports whether a launch was certainly accepted or certainly refused. Both are false while that is not
+// known. After a lost answer, a refusal for missing permissions proves nothing, because the cloud checks permissions
+// before the token.
 func (k *Keeper) answerOfLaunch(l Launch, attempt nodegroup.Attempt) (landed, refused bool) {
 	final := []nodegroup.Outcome{nodegroup.OutcomeExhausted, nodegroup.OutcomeMoved, nodegroup.OutcomeFatal, nodegroup.OutcomeUnsupported}
 	refused = slices.Contains(final, attempt.Outcome)
@@ -238,8 +237,8 @@ func (k *Keeper) answerOfLaunch(l Launch, attempt nodegroup.Attempt) (landed, re
 	}
 }
 
-// isAwaitingProof reports whether a launch without a token was refused so recently that the group's reading may not show an
-// earlier try whose answer was lost.
+// isAwaitingProof reports whether a doubtful launch without a token was refused after the group was last read. The
+// reading cannot show yet whether an earlier try succeeded.
 func (k *Keeper) isAwaitingProof(l Launch, attempt nodegroup.Attempt) bool {
 	maybe := attempt.Outcome == nodegroup.OutcomeMoved || attempt.Outcome == nodegroup.OutcomeFatal
 	return l.Max > 0 && l.Doubt && maybe && !k.Group.IsFreshAfter(attempt.Ended)

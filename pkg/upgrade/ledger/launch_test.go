@@ -115,8 +115,7 @@ func TestRecordAnswers(t *testing.T) {
 	}
 }
 
-// For a forgotten launch without a token, a later reading shows that it had no effect. A launch with a token is
-// requested again.
+// A launch without a token and without an answer is resolved by a later reading. One with a token is repeated.
 func TestResolveOpenLaunches(t *testing.T) {
 	cases := map[string]struct {
 		books ledger.Books
@@ -134,8 +133,8 @@ func TestResolveOpenLaunches(t *testing.T) {
 	}
 }
 
-// E20: a node that a zone gave up is launched again in that zone. A group without named zones replaces a terminated
-// node by itself. It lacks a node only if it was shrunk while zones were named.
+// E20: a removed node is launched again in its own zone. A group that names no zones replaces terminated nodes by itself,
+// and only lacks a node if it was shrunk while it named zones.
 func TestLaunchMissing(t *testing.T) {
 	missing := func(z ledger.Zone) ledger.Zone { z.Shrunk++; return z }
 	retry := start.Add(time.Hour)

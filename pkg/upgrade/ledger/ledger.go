@@ -16,38 +16,38 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// Ledger is the account of one upgrade. Only the functions of this package change it.
+// Ledger is the ledger of one upgrade. Only functions of this package change it.
 type Ledger struct{ books Books }
 
-// Books is the stored form of a Ledger: what the upgrade added to the group and must still give back, by zone. It
-// contains only the upgrade's own contribution. What an autoscaler does during the upgrade is never undone (EKS E61),
-// so an upgrade never restores an absolute size.
+// Books are the content of a Ledger as it is stored: what we added to the group and must still
+// return, by zone. Only our own contribution is recorded: changes by an autoscaler are not ours to
+// undo (EKS E61), so sizes are never restored to absolute numbers.
 //
-// The contribution of each zone is launched − shrunk. It starts at 0 and is raised to the zone's surge. One launch for
-// each outdated node that is terminated with shrinking keeps it there. With the zone's last outdated nodes it falls
-// back to 0:
+// In each zone the contribution is launched − shrunk. It starts at 0, is raised to the
+// zone's surge, stays there with one launch for each outdated node that is terminated
+// with shrinking, and falls with the zone's last outdated nodes back to 0:
 //
 //	launch while contribution < min(surge, outdated nodes of the zone)
 //
-// If the provider cannot launch in a named zone, the whole group is one zone named "". Outdated nodes are then
-// terminated without shrinking until only as many are left as were added.
+// If the provider cannot launch in a named zone, the whole group is one zone named "",
+// and outdated nodes are terminated without shrinking until only as many are left as were added.
 type Books struct {
-	// MaxFrom and MaxTo are the upgrade's raise of the group's maximum; both are 0 without a raise.
+	// MaxFrom and MaxTo are the group's maximum before and after our raise; both are 0 without a raise.
 	MaxFrom int `json:"maxFrom,omitempty"`
 	MaxTo   int `json:"maxTo,omitempty"`
-	// MaxLow is the value that the maximum is being lowered to; 0 if it is not.
+	// MaxLow is the value to which the maximum is being lowered; 0 if it is not.
 	MaxLow int `json:"maxLow,omitempty"`
-	// MaxSeen is the largest maximum that the group was seen to have, and MaxSeenAt when that was read. If a newer
-	// reading shows less, another process lowered the maximum. It is 0 before the first reading.
+	// MaxSeen is the largest maximum that was read, and MaxSeenAt is when. A lower maximum in a newer reading was set by
+	// another process. MaxSeen is 0 before the first reading.
 	MaxSeen   int       `json:"maxSeen,omitempty"`
 	MaxSeenAt time.Time `json:"maxSeenAt,omitzero"`
 	// Zonal is true when launches name a zone.
 	Zonal bool `json:"zonal,omitempty"`
-	// Changed is when the upgrade last changed the group's size: a launch or a raise of the maximum was accepted, or a
-	// termination was decided or accepted.
+	// Changed is when we last changed the group's size: an accepted launch or raise of the maximum, or a termination that
+	// was decided or accepted.
 	Changed time.Time `json:"changed,omitzero"`
-	// Known are the sorted names of the members that existed before the upgrade: those that were current, and instances
-	// that had no node.
+	// Known has the sorted names of the members that existed before the upgrade: current ones, and instances without a
+	// node.
 	Known []string `json:"known,omitempty"`
 	// Moved is true if the target moved and AdoptTarget was not called yet.
 	Moved bool `json:"moved,omitempty"`
@@ -57,58 +57,57 @@ type Books struct {
 
 // Zone is one zone's part; all counts are nodes.
 type Zone struct {
-	// Surge is how many nodes the zone should have beyond its own while outdated nodes are left.
+	// Surge is how many nodes the zone gets beyond its own while it has outdated ones.
 	Surge int `json:"surge"`
-	// Launched counts nodes of launches that were requested and not refused. Shrunk counts terminations that lowered
-	// the group's size.
+	// Launched counts the launches that were requested and not refused. Shrunk counts the terminations that lowered the
+	// group's size.
 	Launched int `json:"launched"`
 	Shrunk   int `json:"shrunk"`
-	// Removed counts outdated nodes that the upgrade terminated, with or without shrinking.
+	// Removed counts the outdated nodes that we terminated, with or without shrinking.
 	Removed int `json:"removed"`
-	// Carried is the contribution from before a rollback began, or from before the target moved. These nodes are
-	// outdated now, and count as surge that is up already. It is negative if replacements of terminated nodes were
-	// still missing.
+	// Carried is the part of the contribution that existed before a rollback began, as nodes that are outdated in the
+	// rollback. It is negative if removed nodes were still missing.
 	Carried int `json:"carried,omitempty"`
 	// Earlier counts the nodes in Carried that were launched before the target moved and that the upgrade
 	// has not removed yet.
 	Earlier int `json:"earlier,omitempty"`
-	// Replaced counts the nodes that were removed before the rollback began. Their replacements are outdated for the
-	// rollback, and may not serve yet.
+	// Replaced counts the nodes that were removed before a rollback began. Their replacements are outdated in the
+	// rollback, and may not take pods yet.
 	Replaced int `json:"replaced,omitempty"`
 	// Serial is the number of the last launch; it makes the launches' tokens differ.
 	Serial int `json:"serial"`
-	// Open are the launches that are not known to have been accepted or refused.
+	// Open has the launches that are not known to have been accepted.
 	Open []Launch `json:"open,omitempty"`
-	// RetryAt is the earliest time for the next launch after a refusal.
+	// RetryAt is the earliest time for the next launch after a refusal for lack of capacity.
 	RetryAt time.Time `json:"retryAt,omitzero"`
-	// Refusal is the provider's reason for that refusal.
+	// Refusal is the provider's error message for the refused launch.
 	Refusal string `json:"refusal,omitempty"`
-	// Stale is true if the launch was refused because the group had changed since it was read: the group as it is now
-	// may accept the launch.
+	// Stale is true if the launch was refused only because the group had changed after it was read. The group may accept
+	// the launch now.
 	Stale bool `json:"stale,omitempty"`
 }
 
-// Launch is one request for capacity. Its number is part of the token, under which a repeated request has no further
+// Launch is one request for capacity. Its number is part of its token, with which a repeated request has no further
 // effect.
 type Launch struct {
 	Serial int `json:"serial"`
 	N      int `json:"n"`
-	// Desired is the group's size when the launch was decided. Max is the maximum that proves that it has landed, for
+	// Desired is the group's size on which the launch was decided. Max is the maximum that proves the launch, for
 	// providers without tokens: one request raises both.
 	Desired int `json:"desired,omitempty"`
 	Max     int `json:"max,omitempty"`
-	// Doubt is true once an answer was lost, by this process or an earlier one: the launch may have landed although a
+	// Doubt is true if an answer was lost, by this process or an earlier one. The launch may have happened even if a
 	// later request is refused.
 	Doubt bool `json:"doubt,omitempty"`
 }
 
-// FromBooks returns the ledger with the stored form.
+// FromBooks returns a ledger with the books.
 func FromBooks(books Books) Ledger { return Ledger{books} }
 
-// Books returns a copy of the ledger's stored form.
+// Books returns a copy of the ledger's content.
 func (l *Ledger) Books() Books { return l.Clone().books }
 
-// Clone returns a copy of the ledger that can be changed.
+// Clone returns a copy that can be changed.
 func (l *Ledger) Clone() Ledger {
 	c := *l
 	c.books.Zones = maps.Clone(c.books.Zones)
@@ -125,7 +124,7 @@ func (l Ledger) MarshalJSON() ([]byte, error) { return json.Marshal(l.books) }
 // UnmarshalJSON reads the books.
 func (l *Ledger) UnmarshalJSON(text []byte) error { return json.Unmarshal(text, &l.books) }
 
-// WithoutObserved returns the ledger without what a later reading of the group shows again.
+// WithoutObserved returns the ledger without state that can be observed again.
 func (l *Ledger) WithoutObserved() Ledger {
 	c := *l
 	c.books.Changed, c.books.MaxSeen, c.books.MaxSeenAt = time.Time{}, 0, time.Time{}
@@ -135,10 +134,11 @@ func (l *Ledger) WithoutObserved() Ledger {
 // Zonal reports whether launches name a zone.
 func (l *Ledger) Zonal() bool { return l.books.Zonal }
 
-// Changed returns when the upgrade last changed the group's size.
+// Changed returns when we last changed the group's size.
 func (l *Ledger) Changed() time.Time { return l.books.Changed }
 
-// ZoneOf returns the ledger's zone for a zone of the group: the same, or "" if the whole group is one zone.
+// ZoneOf returns the ledger's zone for a zone of the group: the same, or "" if the ledger has one zone for the whole
+// group.
 func (l *Ledger) ZoneOf(zone string) string {
 	if l.books.Zonal {
 		return zone
@@ -158,11 +158,11 @@ func (l *Ledger) IsPreexisting(m *nodegroup.Member) bool {
 	return known
 }
 
-// Contribution returns how many nodes the zone has because of the upgrade. It is negative if a terminated node was not
+// Contribution returns how many more nodes the zone has because of the upgrade. It is negative if a removed node was not
 // replaced yet.
 func (z Zone) Contribution() int { return z.Launched - z.Shrunk }
 
-// confirmedSurge returns the zone's contribution without the launches that are not known to have been accepted.
+// confirmedSurge returns the zone's contribution without its open launches.
 func (z Zone) confirmedSurge() int {
 	sum := z.Contribution()
 	for _, launch := range z.Open {
@@ -171,32 +171,31 @@ func (z Zone) confirmedSurge() int {
 	return sum
 }
 
-// Contribution returns by how many nodes the group is larger because of the upgrade.
+// Contribution returns how many more nodes the group has because of the upgrade.
 func (l *Ledger) Contribution() int { return l.sumOverZones(Zone.Contribution) }
 
-// ContributionIn returns how many nodes a zone of the group has because of the upgrade.
+// ContributionIn returns how many more nodes a zone of the group has because of the upgrade.
 func (l *Ledger) ContributionIn(zone string) int { return l.books.Zones[l.ZoneOf(zone)].Contribution() }
 
-// ConfirmedSurge returns the contribution without the launches that are not known to have been accepted.
+// ConfirmedSurge returns the contribution without open launches.
 func (l *Ledger) ConfirmedSurge() int { return l.sumOverZones(Zone.confirmedSurge) }
 
 // Removed returns how many outdated nodes were terminated.
 func (l *Ledger) Removed() int { return l.sumOverZones(func(z Zone) int { return z.Removed }) }
 
-// Carried returns how many nodes were added before the rollback began or the target moved.
+// Carried counts the nodes that were added before the rollback began.
 func (l *Ledger) Carried() int { return l.sumOverZones(func(z Zone) int { return z.Carried }) }
 
 // OpenLaunches returns how many launches are not known to have been accepted or refused.
 func (l *Ledger) OpenLaunches() int { return l.sumOverZones(func(z Zone) int { return len(z.Open) }) }
 
-// PendingLaunches returns how many launches are open, plus how many nodes zones lack because of terminations and must
-// still be launched.
+// PendingLaunches counts the open launches, and the removed nodes that must still be launched again.
 func (l *Ledger) PendingLaunches() int {
 	return l.OpenLaunches() + l.sumOverZones(func(z Zone) int { return max(0, -z.Contribution()) })
 }
 
-// LaunchRefusal returns the provider's reason for refusing launches, in the first such zone by name; "" if none was
-// refused. An autoscaler may have used the room of the node.
+// LaunchRefusal returns the provider's error for the first zone with a refused launch, or "". An autoscaler may have used
+// the room for the node.
 func (l *Ledger) LaunchRefusal() string {
 	for _, zone := range l.zoneNames() {
 		if refusal := l.books.Zones[zone].Refusal; refusal != "" {
@@ -216,8 +215,8 @@ func (l *Ledger) DescribeSurplus(larger int) string {
 	return DescribeSize(owed) + ": no outdated node was left to remove, and new nodes are kept, because they have pods or may get some soon"
 }
 
-// DescribeSize returns the text that the group is larger than before the upgrade by that many nodes, or smaller if the
-// number is negative.
+// DescribeSize describes by how many nodes the group is larger than before the upgrade, or smaller if the number is
+// negative.
 func DescribeSize(larger int) string {
 	n, word := larger, "more"
 	if larger < 0 {
@@ -229,17 +228,16 @@ func DescribeSize(larger int) string {
 	return fmt.Sprintf("the group keeps %d %s nodes than before", n, word)
 }
 
-// Replaced returns how many nodes were removed before the rollback began.
+// Replaced counts the nodes that were removed before the rollback began.
 func (l *Ledger) Replaced() int { return l.sumOverZones(func(z Zone) int { return z.Replaced }) }
 
-// MarkMoved notes whether the target has moved without the ledger having adopted it.
+// MarkMoved sets whether the target moved and AdoptTarget must be called.
 func (l *Ledger) MarkMoved(moved bool) { l.books.Moved = moved }
 
-// TargetMoved reports whether the target moved and AdoptTarget must still be called.
+// TargetMoved reports whether the target moved and AdoptTarget was not called yet.
 func (l *Ledger) TargetMoved() bool { return l.books.Moved }
 
-// NoteSizeChange notes that the upgrade changed the group's size, so that readings from before are distinguished from
-// later ones.
+// NoteSizeChange records when we changed the group's size, so that older readings can be recognized.
 func (l *Ledger) NoteSizeChange(at time.Time) {
 	if at.After(l.books.Changed) {
 		l.books.Changed = at
@@ -263,7 +261,7 @@ func (l *Ledger) BookRemoval(zone string, shrink, earlier bool, now time.Time) {
 // HasEarlier reports whether the zone has nodes that were launched before the target moved.
 func (l *Ledger) HasEarlier(zone string) bool { return l.books.Zones[zone].Earlier > 0 }
 
-// BookReturn records that a new node of the ledger's zone is given back.
+// BookReturn records that a new node of the ledger's zone is returned.
 func (l *Ledger) BookReturn(zone string, now time.Time) {
 	l.updateZone(zone, func(z *Zone) { z.Shrunk++ })
 	l.books.Changed = now
@@ -284,18 +282,18 @@ func (l *Ledger) BookPreexisting(name string) {
 	}
 }
 
-// UnbookShrink reverses the record that a termination lowered the group's size.
+// UnbookShrink reverses the shrink of a termination.
 func (l *Ledger) UnbookShrink(zone string) { l.updateZone(zone, func(z *Zone) { z.Shrunk-- }) }
 
-// ForgetRefusals makes refused launches be tried again.
+// ForgetRefusals allows refused launches to be tried again.
 func (l *Ledger) ForgetRefusals() {
 	for zone := range l.books.Zones {
 		l.updateZone(zone, func(z *Zone) { z.Refusal, z.Stale, z.RetryAt = "", false, time.Time{} })
 	}
 }
 
-// MergeZones merges all zones into one, for a group whose launches turn out to name no zone. Refusals in the old zones
-// do not apply to the new one.
+// MergeZones merges all zones into one, for a group that turns out not to support launches in a zone. Refusals of the
+// zones are forgotten.
 func (l *Ledger) MergeZones() {
 	var all Zone
 	for _, z := range l.books.Zones {
@@ -321,7 +319,7 @@ func (l *Ledger) sumOverZones(count func(Zone) int) int {
 
 func (l *Ledger) zoneNames() []string { return slices.Sorted(maps.Keys(l.books.Zones)) }
 
-// updateZone applies f to one zone.
+// updateZone applies f to the zone.
 func (l *Ledger) updateZone(zone string, f func(*Zone)) {
 	if l.books.Zones == nil {
 		l.books.Zones = map[string]Zone{}

@@ -12,12 +12,12 @@ import (
 
 var start = time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 
-// zoneA returns the ledger of a group whose launches name zones, with one zone.
+// zoneA returns the books of a group with one zone, whose launches name zones.
 func zoneA(z ledger.Zone) ledger.Books {
 	return ledger.Books{Zonal: true, Changed: start, Zones: map[string]ledger.Zone{"a": z}}
 }
 
-// whole returns the ledger of a group that grows as a whole.
+// whole returns the books of a group that grows without naming zones.
 func whole(z ledger.Zone) ledger.Books {
 	return ledger.Books{Changed: start, Zones: map[string]ledger.Zone{"": z}}
 }
@@ -37,7 +37,7 @@ func view() ledger.View {
 	}
 }
 
-// answered adds the answer to an action at the time of the start.
+// answered adds an answer to an action, given at the start.
 func answered(v *ledger.View, a nodegroup.Action, outcome nodegroup.Outcome) {
 	v.Open[a.Key()] = nodegroup.Attempt{Action: a, Begun: start, Ended: start, Outcome: outcome, Detail: "says the cloud", NotBefore: start.Add(5 * time.Minute)}
 }
@@ -46,7 +46,7 @@ func launchIn(zone string, serial int) nodegroup.AddCapacity {
 	return nodegroup.AddCapacity{Zone: zone, N: 1, Token: ledger.Token("r1", zone, serial)}
 }
 
-// wantDecision compares a decision without its Wake.
+// wantDecision compares decisions without their next time.
 func wantDecision(t *testing.T, got, want ledger.Decision) {
 	t.Helper()
 	got.Wake = want.Wake

@@ -7,9 +7,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// RaiseMaximum makes room for the surge. If launches name a zone, the maximum is raised first. Otherwise, or if such
-// launches turn out not to be supported, one request raises maximum and desired size together, and RaiseMaximum does
-// nothing.
+// RaiseMaximum makes room for the surge. If launches name a zone, the maximum is raised first. Otherwise one request
+// raises the maximum and the desired size together, and RaiseMaximum does nothing.
 func (k Keeper) RaiseMaximum() Decision {
 	return k.finishDecision(k.raiseMaximum())
 }
@@ -56,8 +55,8 @@ func (k Keeper) RaiseMaximumOnce(n int) Decision {
 	return k.decided
 }
 
-// missingSurge returns for how many more nodes the group must have room. If zones take turns, the room must suffice for
-// the zone that needs most.
+// missingSurge returns for how many more nodes the group needs room. If zones take turns, it is the largest need of a
+// zone.
 func (k *Keeper) missingSurge() int {
 	missing, most := 0, 0
 	for zone, z := range k.l.books.Zones {
@@ -72,8 +71,8 @@ func (k *Keeper) missingSurge() int {
 	return max(missing, most-k.l.Contribution())
 }
 
-// maximumAfterLaunch records the raise of the maximum that comes with a launch of n nodes in a group without zones, and
-// returns the maximum after it.
+// maximumAfterLaunch records the raise of the maximum that comes with a launch of n nodes without a zone. It returns the
+// new maximum.
 func (k *Keeper) maximumAfterLaunch(n int) int {
 	b, g := &k.l.books, k.Group
 	b.MaxFrom = cmp.Or(b.MaxFrom, g.Max)
@@ -85,8 +84,8 @@ func (k *Keeper) maximumAfterLaunch(n int) int {
 	return b.MaxTo
 }
 
-// settleRaise records whether the raise of the maximum that came with a launch has landed. A raise that landed is
-// recorded even if LowerMaximum has closed it since, because it was neither visible nor answered at that time.
+// settleRaise records the result of the raise that came with a launch. A raise that landed is recorded even if a stop
+// closed the raise before its answer.
 func (l *Ledger) settleRaise(launch Launch, landed bool) {
 	b := &l.books
 	switch {
@@ -120,8 +119,8 @@ func (k Keeper) WatchMaximum() (before int, d Decision) {
 	return before, d
 }
 
-// ForgetMaximum forgets the maximum that was seen. The user who continues an upgrade knows how the maximum changed
-// while it was stopped.
+// ForgetMaximum forgets the largest maximum that was read. A process that continues an upgrade accepts the current
+// maximum.
 func (l *Ledger) ForgetMaximum() { l.books.MaxSeen = 0 }
 
 // LowerMaximum takes back the upgrade's raise of the maximum and nothing else. It never goes below the desired size,
@@ -153,9 +152,8 @@ func (k Keeper) LowerMaximum() Decision {
 	return k.decided
 }
 
-// dropForeignRaise removes a raise from the ledger if another process has changed the maximum since. It reports whether nothing
-// can be taken back now: there is no raise, or an unanswered launch may be part of it, which is decided when the
-// upgrade continues.
+// dropForeignRaise forgets our raise if another process changed the maximum since. It reports whether nothing can be
+// reverted now: there is no raise, or an open launch may be part of it. The process that continues resolves that launch.
 func (k *Keeper) dropForeignRaise() (over bool) {
 	b, g := &k.l.books, k.Group
 	switch {
@@ -168,15 +166,13 @@ func (k *Keeper) dropForeignRaise() (over bool) {
 	return false
 }
 
-// mayNotShowRaise reports whether a reading from before the upgrade's last change may be older than its raise of the
-// maximum.
+// mayNotShowRaise reports whether the group's reading may be older than our raise of the maximum.
 func (k Keeper) mayNotShowRaise() bool {
 	b := &k.l.books
 	return b.MaxTo > k.Group.Max && k.lastAttempt(nodegroup.LowerMax{Max: b.MaxLow}).Outcome != nodegroup.OutcomeDone
 }
 
-// closeRaise removes a raise that was taken back, or that another process has changed: a later raise starts from the
-// maximum at that time.
+// closeRaise forgets a raise that was reverted or changed by another process. A later raise begins again.
 func (l *Ledger) closeRaise() { l.books.MaxFrom, l.books.MaxTo, l.books.MaxLow = 0, 0, 0 }
 
 // DescribeMaximum returns why the raise of the maximum is not completely taken back; "" if it is (EKS E61). desired is

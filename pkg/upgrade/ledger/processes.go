@@ -7,10 +7,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// staleReading is the age of a cloud reading at which several readings in a row must have failed.
+// staleReading is an age that a reading of the cloud only reaches after several failed readings.
 const staleReading = 3 * time.Minute
 
-// SuspendProcesses suspends the provider's processes that would work against the upgrade, and returns those that the
+// SuspendProcesses suspends the provider's processes that would work against the upgrade. It returns those that the
 // upgrade must resume.
 func SuspendProcesses(v View) (ours []string, d Decision) {
 	ours = slices.Clip(v.Suspended)
@@ -29,9 +29,9 @@ func SuspendProcesses(v View) (ours []string, d Decision) {
 	return ours, Decision{Poll: true, Actions: []nodegroup.Action{nodegroup.Quiesce{Processes: missing}}}
 }
 
-// ResumeProcesses resumes the processes that the upgrade suspended. Those that would at once terminate nodes without a
-// drain, because the zones are unbalanced, stay suspended. It waits for a suspension that is in flight, or that the
-// group's reading is too old to show.
+// ResumeProcesses resumes the processes that the upgrade suspended. While the zones are out of balance, processes that
+// would terminate nodes without a drain stay suspended. It waits for a suspension of ours that is in flight or not
+// visible yet.
 func ResumeProcesses(v View) Decision {
 	quiesced := v.lastAttempt(nodegroup.Quiesce{})
 	ours := v.StillSuspended()
@@ -49,12 +49,12 @@ func ResumeProcesses(v View) Decision {
 	return Decision{Poll: coming, Done: !coming} // later readings show what is still suspended
 }
 
-// terminatesWithoutDrain reports whether the process would terminate nodes without a drain.
+// terminatesWithoutDrain reports whether the process could terminate nodes without a drain.
 func (v *View) terminatesWithoutDrain(process string) bool {
 	return slices.Contains(v.Group.Quiesce, process)
 }
 
-// StillSuspended returns the processes that the upgrade suspended and that nobody has resumed.
+// StillSuspended returns the processes that the upgrade suspended and that are still suspended.
 func (v *View) StillSuspended() []string {
 	var ours []string
 	for _, process := range v.Suspended {
@@ -65,7 +65,7 @@ func (v *View) StillSuspended() []string {
 	return ours
 }
 
-// HeldSuspended returns the processes of StillSuspended that stay suspended because the zones are unbalanced.
+// HeldSuspended returns the processes of StillSuspended that must stay suspended because the zones are out of balance.
 func (v *View) HeldSuspended() []string {
 	if areZonesBalanced(v) {
 		return nil
@@ -73,8 +73,8 @@ func (v *View) HeldSuspended() []string {
 	return slices.DeleteFunc(v.StillSuspended(), func(process string) bool { return !v.terminatesWithoutDrain(process) })
 }
 
-// isSuspensionUnseen reports whether the group's reading is too old to show the upgrade's suspension: older than the
-// answer, or so old that the attempt may have been forgotten.
+// isSuspensionUnseen reports whether the group's reading is too old to show a suspension of ours. It is older than the
+// answer, or so old that the answer may be forgotten.
 func isSuspensionUnseen(v *View, quiesced nodegroup.Attempt) bool {
 	if len(v.StillSuspended()) == len(v.Suspended) {
 		return false
@@ -87,13 +87,13 @@ func isSuspensionUnseen(v *View, quiesced nodegroup.Attempt) bool {
 	return quiesced.Outcome != "" && !undone && !v.Group.IsFreshAfter(quiesced.Ended)
 }
 
-// isResuming reports whether the processes may be about to run again after they were last suspended: a request is in
-// flight, or the group's reading is too old to show its effect.
+// isResuming reports whether the processes may be about to run again: a request to resume them is in flight, or its
+// effect is not visible yet.
 func isResuming(v *View, quiesced nodegroup.Attempt) bool {
 	resumed := v.lastAttempt(nodegroup.Resume{})
 	landed := resumed.Outcome == nodegroup.OutcomeDone || resumed.Outcome == nodegroup.OutcomeUnclear
 	if sent, ok := resumed.Action.(nodegroup.Resume); ok && !slices.ContainsFunc(sent.Processes, v.terminatesWithoutDrain) {
-		return false // the request named none of the remaining processes
+		return false // the request was for other processes
 	}
 	return resumed.InFlight || (landed && resumed.Ended.After(quiesced.Ended) && !v.Group.IsFreshAfter(resumed.Ended))
 }
@@ -103,7 +103,7 @@ func areZonesBalanced(v *View) bool {
 	return zoneSpread(v.Group.Zones, v.Counts.Zones) <= max(1, zoneSpread(v.Group.Zones, v.Before.Zones))
 }
 
-// zoneSpread returns by how many nodes the largest zone exceeds the smallest.
+// zoneSpread returns how many more nodes the largest zone has than the smallest.
 func zoneSpread(zones []string, sizes map[string]int) int {
 	if len(zones) == 0 {
 		return 0

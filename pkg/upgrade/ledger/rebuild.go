@@ -66,7 +66,7 @@ func (k Keeper) addedByZone(there, was map[string]int) map[string]int {
 	return added
 }
 
-// groupByZone returns the counts summed up by the ledger's zones.
+// groupByZone returns the sums of the counts by ledger zone.
 func groupByZone(l *Ledger, counts map[string]int) map[string]int {
 	sums := map[string]int{}
 	for zone, n := range counts {
@@ -75,10 +75,9 @@ func groupByZone(l *Ledger, counts map[string]int) map[string]int {
 	return sums
 }
 
-// AdoptTarget begins the ledger for a target that moved. Nodes that were launched for the earlier target are outdated
-// now, but they serve. earlier is the number of these nodes in each zone of the ledger. It includes the nodes of all
-// earlier targets, and replaces the number of the last call. known lists further members that existed before the
-// upgrade.
+// AdoptTarget prepares the ledger for a target that moved. Nodes launched for the earlier target are outdated now, but
+// they take pods. earlier counts these nodes by ledger zone, for all earlier targets, and replaces the numbers of the
+// last call. known lists further members that existed before the upgrade.
 func (k Keeper) AdoptTarget(known []string, earlier map[string]int) {
 	k.l.books.Known = slices.Sorted(slices.Values(slices.Concat(k.l.books.Known, known)))
 	for zone, surge := range k.respreadSurge() {
@@ -89,9 +88,9 @@ func (k Keeper) AdoptTarget(known []string, earlier map[string]int) {
 	k.l.books.Moved = false
 }
 
-// CarryOver begins the ledger of a rollback. Nodes added before count as surge that is up already: fewer are launched,
-// and the last outdated nodes of each zone give it back. known are the sorted names of the members that have the wanted
-// revision, except those that the group is still bringing up. arriving counts the latter by the ledger's zones.
+// CarryOver prepares the ledger for a rollback. The added nodes count as surge that is already launched, and the last
+// outdated nodes of each zone return it. known has the sorted names of the members with the wanted revision that are not
+// still starting. arriving counts the starting ones by ledger zone.
 func (k Keeper) CarryOver(known []string, arriving map[string]int) {
 	k.l.books.Known = known
 	for zone, surge := range k.respreadSurge() {
@@ -101,7 +100,7 @@ func (k Keeper) CarryOver(known []string, arriving map[string]int) {
 	}
 }
 
-// respreadSurge distributes the surge among the ledger's zones again, when zones already have some of it.
+// respreadSurge assigns the surge to the ledger's zones again, when a part of it is already launched.
 func (k *Keeper) respreadSurge() map[string]int {
 	surge, free := map[string]int{}, map[string]int{}
 	left := k.Limits.Surge
@@ -118,8 +117,8 @@ func (k *Keeper) respreadSurge() map[string]int {
 	return surge
 }
 
-// CountAddedInstances counts, by the ledger's zones, the instances that exist because of the upgrade: replacements of
-// removed nodes, and launches.
+// CountAddedInstances counts, by ledger zone, the instances that the upgrade added: replacements of removed nodes, and
+// launches.
 func (l *Ledger) CountAddedInstances() map[string]int {
 	counts := map[string]int{}
 	for zone, z := range l.books.Zones {
@@ -128,9 +127,9 @@ func (l *Ledger) CountAddedInstances() map[string]int {
 	return counts
 }
 
-// MoveMissingToArriving moves the instances that the group will still launch by itself from unseen to arriving. The group
-// launches them in zones of its choice. They are counted where they are expected, as far as that is known, and the rest
-// in one zone. Both maps count by the ledger's zones.
+// MoveMissingToArriving moves the instances that the group must still launch by itself from unseen to arriving. The group
+// launches them in zones of its choice, so the rest that no zone expects goes to one zone. Both maps count by ledger
+// zone.
 func (k Keeper) MoveMissingToArriving(unseen, arriving map[string]int) {
 	missing := max(0, k.Group.Desired-k.Counts.Instances)
 	zones := k.l.zoneNames()

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// SpreadSurge distributes n surge nodes among the zones in turn, so that each zone with outdated nodes gets its first
-// before any gets its second (EKS E20, E25). No zone gets more than it has outdated nodes, because those give the surge
-// back. outdated counts nodes by zone.
+// SpreadSurge distributes n surge nodes over the zones in turn. Each zone with outdated nodes gets its first node before
+// any zone gets its second (EKS E20, E25). No zone gets more than its outdated nodes, because these return the surge.
+// outdated counts nodes by zone.
 func SpreadSurge(n int, outdated map[string]int) map[string]int {
 	surge := map[string]int{}
 	zones := sortedZones(outdated)
@@ -26,15 +26,15 @@ func SpreadSurge(n int, outdated map[string]int) map[string]int {
 
 func sortedZones(counts map[string]int) []string { return slices.Sorted(maps.Keys(counts)) }
 
-// AssignSurge distributes n surge nodes among the zones, and never lowers a zone's surge; see SpreadSurge.
+// AssignSurge assigns n surge nodes to the zones; see SpreadSurge. No zone's surge is lowered.
 func (l *Ledger) AssignSurge(n int, outdated map[string]int) {
 	for zone, surge := range SpreadSurge(n, outdated) {
 		l.updateZone(zone, func(z *Zone) { z.Surge = max(z.Surge, surge) })
 	}
 }
 
-// AssignAllSurge gives all surge to one of the ledger's zones, up to its number of outdated nodes. It leaves out what other
-// zones still have of it.
+// AssignAllSurge assigns the whole surge to one ledger zone, up to its outdated nodes and without nodes that other zones
+// still have.
 func (k Keeper) AssignAllSurge(to string) {
 	surge := k.Limits.Surge
 	for zone, z := range k.l.books.Zones {
@@ -46,9 +46,8 @@ func (k Keeper) AssignAllSurge(to string) {
 	k.l.updateZone(to, func(z *Zone) { z.Surge = max(0, min(surge, k.Counts.Left[to])) })
 }
 
-// SurgeWanted returns how many new nodes scale up waits for: those that were launched and, if launches were refused,
-// those that must still be launched (GKE G17: without capacity the upgrade does not begin). left counts outdated nodes
-// by the ledger's zones.
+// SurgeWanted returns how many new nodes scale up waits for: launched ones, and those whose launch was refused (GKE G17:
+// without capacity the upgrade does not begin). left counts outdated nodes by ledger zone.
 func (l *Ledger) SurgeWanted(left map[string]int) int {
 	wanted := 0
 	for zone, z := range l.books.Zones {
@@ -57,9 +56,8 @@ func (l *Ledger) SurgeWanted(left map[string]int) int {
 	return wanted
 }
 
-// IsSurgeUsable reports, at the end of scale up, whether every new node is usable, as many exist as are wanted, and
-// each zone with surge has one (EKS E24–E27). Nodes that an autoscaler removed do not come back: then the remaining
-// ones must be enough.
+// IsSurgeUsable reports whether scale up is complete: all wanted nodes exist, every new node is usable, and each zone
+// with surge has one (EKS E24–E27). Nodes that an autoscaler removed are not waited for.
 func (k Keeper) IsSurgeUsable(wanted int) bool {
 	c, taken := &k.Counts, k.isFullyLaunched()
 	if (c.Usable < wanted && !taken) || c.Usable < c.Fresh || k.l.OpenLaunches() > 0 {
@@ -79,11 +77,11 @@ func (k *Keeper) isFullyLaunched() bool {
 	return k.Group.Can.Resize && k.Group.IsFreshAfter(k.l.books.Changed) && k.Counts.Instances >= k.Group.Desired
 }
 
-// ShouldShrink reports whether the termination of an outdated node shrinks the group. If launches name a zone, it
-// always does, and a launch replaces the node in its own zone: a group that replaces nodes by itself does so in the
-// zone with the fewest nodes. Otherwise it does only once no more nodes are left than were added. A group at its
-// minimum cannot shrink and replaces the node by itself. In a group that its own cloud upgrades no termination shrinks
-// the group: the cloud gives back the added nodes when all nodes are replaced (EKS E60).
+// ShouldShrink decides whether the termination of an outdated node shrinks the group. If launches name a zone, it always
+// does, and a launch replaces the node in its own zone: a group that replaces nodes by itself uses the zone with the
+// fewest nodes. Otherwise it does only while no more outdated nodes are left than were added. A group at its minimum
+// cannot shrink and replaces the node by itself. A group that its cloud upgrades returns its added nodes at the end (EKS
+// E60).
 func (k Keeper) ShouldShrink(zone string) bool {
 	return k.Group.Managed == nil && k.CanShrinkGroup() && (k.l.books.Zonal || k.Limits.Refilled || k.Counts.Left[zone] <= k.l.books.Zones[zone].Contribution())
 }
@@ -102,9 +100,9 @@ func (k Keeper) CanShrinkGroup() bool {
 	return k.Group.Can.Resize && size > k.Group.Min
 }
 
-// MustAwaitLaunch reports whether a termination in the ledger's zone must wait for a launch. Only the group's size shows
-// whether a launch without a token has landed, so the size must not fall before that. A launch with a token makes room
-// above the group's minimum for the nodes that this zone must give back.
+// MustAwaitLaunch reports whether a termination in the ledger's zone must wait for a launch. A launch without a token is
+// recognized by the group's size, so the size must not fall. A launch with a token raises the size above the group's
+// minimum, so that the zone can return a node.
 func (k Keeper) MustAwaitLaunch(zone string) bool {
 	if !k.l.books.Zonal {
 		return k.l.OpenLaunches() > 0
@@ -113,7 +111,7 @@ func (k Keeper) MustAwaitLaunch(zone string) bool {
 	return givesBack && !k.CanShrinkGroup() && k.l.PendingLaunches() > 0
 }
 
-// OwesNode reports whether a node of the ledger's zone must be given back: the zone and the group have more nodes than
+// OwesNode reports whether a node of the ledger's zone must be returned: the zone and the group have more nodes than
 // before.
 func (l *Ledger) OwesNode(zone string) bool {
 	return l.books.Zones[zone].confirmedSurge() > 0 && l.ConfirmedSurge() > 0

@@ -46,8 +46,8 @@ func FuzzSpreadSurge(f *testing.F) {
 	f.Fuzz(rapid.MakeFuzz(fairSpread))
 }
 
-// fairSpread distributes surge among random zones. No zone gets more than it can use, or a second node before another
-// zone got its first.
+// fairSpread assigns surge to random zones: none gets more than its outdated nodes, and none its second before another
+// its first.
 func fairSpread(t *rapid.T) {
 	n := rapid.IntRange(-2, 40).Draw(t, "surge")
 	outdated := rapid.MapOfN(rapid.StringMatching("[a-f]"), rapid.IntRange(0, 9), 0, 6).Draw(t, "outdated")
@@ -126,7 +126,7 @@ func TestShouldShrink(t *testing.T) {
 	}
 }
 
-// E61: a group is short of the nodes that it would have without the upgrade, but of no more than its own size lacks.
+// E61: the result compares with the group without the upgrade, and is limited by what the group's own size lacks.
 func TestCountUnavailable(t *testing.T) {
 	cases := map[string]struct {
 		zone       ledger.Zone
@@ -153,7 +153,7 @@ func TestCountUnavailable(t *testing.T) {
 	}
 }
 
-// A rollback counts nodes that were added before as surge that is up, except those that have yet to come.
+// A rollback counts the added nodes as launched surge, except those that are still missing.
 func TestCarryOver(t *testing.T) {
 	v, l := view(), ledger.FromBooks(zoneA(ledger.Zone{Surge: 2, Launched: 3, Shrunk: 1, Removed: 1}))
 	l.Keeper(v).CarryOver([]string{"old-a-1"}, map[string]int{"a": 1})
