@@ -20,8 +20,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// act checks one action against the rules, given what the process saw.
-func (r *rules) act(p *process, w *upgrade.World, step *upgrade.Step, action nodegroup.Action) {
+// checkAction checks one action against the rules, given what the process saw.
+func (r *rules) checkAction(p *process, w *upgrade.World, step *upgrade.Step, action nodegroup.Action) {
 	stored := &p.stored.record
 	resumed := w.Record.PausedBy != "" && step.Record.Stopping == "" && w.Asked.Verb != record.VerbPause
 	if (w.Record.Stopping != "" && !resumed) || w.Stop {
@@ -36,41 +36,41 @@ func (r *rules) act(p *process, w *upgrade.World, step *upgrade.Step, action nod
 	}
 	switch a := action.(type) {
 	case nodemark.Fence:
-		r.fence(w, step, a)
+		r.checkFence(w, step, a)
 	case nodemark.Unfence:
-		r.unfence(w, step, a)
+		r.checkUnfence(w, step, a)
 	case nodemark.StartDrain:
-		r.begunOn(w, stored, a.Node, a)
-		r.floor(&step.Record)
+		r.checkNodeStarted(w, stored, a.Node, a)
+		r.checkEnoughServing(&step.Record)
 	case schedule.Eviction:
-		r.evict(p, w, stored, a)
+		r.checkEviction(p, w, stored, a)
 	case schedule.Restart:
-		r.restart(p, w, step, a)
+		r.checkRestart(p, w, step, a)
 	case schedule.Deletion:
-		if pod := r.pod(w, stored, a.Node, string(a.UID), a); pod != nil {
+		if pod := r.checkPodAction(w, stored, a.Node, string(a.UID), a); pod != nil {
 			n := stored.Nodes[a.Node]
 			if isDeletingBlue(stored) {
-				r.graced(pod, a)
+				r.checkGraceUpToAnHour(pod, a)
 			} else if n.State != record.NodeForcing || w.Now.Before(n.Deadline) || stored.Request.OnTimeout != record.Force {
 				r.fail("E43", "pod %s is deleted on node %s, which is %q until %s", a.Pod, a.Node, n.State, n.Deadline)
 			}
 		}
 	case nodegroup.Terminate:
-		r.terminate(w, step, stored, a)
-		r.floor(&step.Record)
+		r.checkTermination(w, step, stored, a)
+		r.checkEnoughServing(&step.Record)
 	case nodemark.DeleteNode:
-		if node := r.c.nodes[a.Node]; node != nil && r.c.plan.listed() && r.c.instanceOf(node) != nil {
+		if node := r.c.nodes[a.Node]; node != nil && r.c.plan.listsMachines() && r.c.instanceOf(node) != nil {
 			r.fail("K08", "the Node object %s is deleted before its machine is gone", a.Node)
 		}
 	case nodegroup.Resume:
-		r.evenly(p, w, a)
+		r.checkZonesEven(p, w, a)
 	default:
-		r.capacity(w, stored, action)
+		r.checkGroupChange(w, stored, action)
 	}
 }
 
-// capacity checks I7 for changes of the group: the record contains them before they are requested.
-func (r *rules) capacity(w *upgrade.World, stored *record.Record, action nodegroup.Action) {
+// checkGroupChange checks I7 for changes of the group: the record contains them before they are requested.
+func (r *rules) checkGroupChange(w *upgrade.World, stored *record.Record, action nodegroup.Action) {
 	books := stored.Ledger.Books()
 	switch a := action.(type) {
 	case nodegroup.AddCapacity:
@@ -100,7 +100,7 @@ func (r *rules) capacity(w *upgrade.World, stored *record.Record, action nodegro
 			return
 		}
 		if stored.Stopping == record.Aborted {
-			to = r.pointed
+			to = r.ownerRevision
 		}
 		if stored.Previous.ID == "" || a.To.ID != to {
 			r.fail("I7", "%s, with %q as the target and %q as the revision before", a, stored.Target.ID, stored.Previous.ID)
@@ -108,9 +108,9 @@ func (r *rules) capacity(w *upgrade.World, stored *record.Record, action nodegro
 	}
 }
 
-// fence checks I6 and E24–E30: only outdated nodes are fenced, and only once the whole surge can take pods.
-func (r *rules) fence(w *upgrade.World, step *upgrade.Step, a nodemark.Fence) {
-	m := find(w, a.Node)
+// checkFence checks I6 and E24–E30: only outdated nodes are fenced, and only once the whole surge can take pods.
+func (r *rules) checkFence(w *upgrade.World, step *upgrade.Step, a nodemark.Fence) {
+	m := memberNamed(w, a.Node)
 	if m == nil || !m.Outdated {
 		r.fail("I6", "current node %s is fenced", a.Node)
 		return
@@ -133,8 +133,8 @@ func (r *rules) fence(w *upgrade.World, step *upgrade.Step, a nodemark.Fence) {
 		usable[zone] = 0
 	}
 	most := min(step.Record.Request.Surge, step.Record.Total)
-	if r.c.plan.inTurns() {
-		most = min(most, outdatedIn(w, step.Record.Turn))
+	if r.c.plan.zonesTakeTurns() {
+		most = min(most, countOutdatedIn(w, step.Record.Turn))
 	}
 	if want != most {
 		r.fail("E21", "the surge is %d, want %d", want, most)
@@ -142,7 +142,7 @@ func (r *rules) fence(w *upgrade.World, step *upgrade.Step, a nodemark.Fence) {
 	fit := 0
 	for i := range w.Members {
 		m := &w.Members[i]
-		if m.Node != nil && !m.Outdated && m.Instance.State == nodegroup.InstanceInService && isReady(m.Node) && !slices.Contains(books.Known, m.Name()) {
+		if m.Node != nil && !m.Outdated && m.Instance.State == nodegroup.InstanceInService && isNodeReady(m.Node) && !slices.Contains(books.Known, m.Name()) {
 			fit++
 		}
 	}
@@ -151,8 +151,8 @@ func (r *rules) fence(w *upgrade.World, step *upgrade.Step, a nodemark.Fence) {
 	}
 }
 
-func (r *rules) unfence(w *upgrade.World, step *upgrade.Step, a nodemark.Unfence) {
-	m := find(w, a.Node)
+func (r *rules) checkUnfence(w *upgrade.World, step *upgrade.Step, a nodemark.Unfence) {
+	m := memberNamed(w, a.Node)
 	if m == nil || m.Node == nil || m.Node.Annotations[nodemark.AnnotationRun] == "" {
 		r.fail("I4", "node %s is unfenced and was not fenced by us", a.Node)
 		return
@@ -162,9 +162,9 @@ func (r *rules) unfence(w *upgrade.World, step *upgrade.Step, a nodemark.Unfence
 	}
 }
 
-// begunOn checks I6 and I7 for an action on a node: the node is outdated, and the record has it as started.
-func (r *rules) begunOn(w *upgrade.World, stored *record.Record, name string, action nodegroup.Action) *nodegroup.Member {
-	m := find(w, name)
+// checkNodeStarted checks I6 and I7 for an action on a node: the node is outdated, and the record has it as started.
+func (r *rules) checkNodeStarted(w *upgrade.World, stored *record.Record, name string, action nodegroup.Action) *nodegroup.Member {
+	m := memberNamed(w, name)
 	if m == nil || m.Node == nil || !m.Outdated {
 		r.fail("I6", "%s: node %s is not outdated", action, name)
 		return nil
@@ -182,9 +182,9 @@ func (r *rules) begunOn(w *upgrade.World, stored *record.Record, name string, ac
 	return m
 }
 
-// pod checks I3 and E47: a pod is evicted or deleted only by its UID, from the node it is on. That node is fenced and being drained.
-func (r *rules) pod(w *upgrade.World, stored *record.Record, node, uid string, action nodegroup.Action) *corev1.Pod {
-	m := r.begunOn(w, stored, node, action)
+// checkPodAction checks I3 and E47: a pod is evicted or deleted only by its UID, from the node it is on. That node is fenced and being drained.
+func (r *rules) checkPodAction(w *upgrade.World, stored *record.Record, node, uid string, action nodegroup.Action) *corev1.Pod {
+	m := r.checkNodeStarted(w, stored, node, action)
 	if m == nil {
 		return nil
 	}
@@ -193,7 +193,7 @@ func (r *rules) pod(w *upgrade.World, stored *record.Record, node, uid string, a
 	case i < 0:
 		r.fail("I3", "%s: the pod is not on node %s", action, node)
 		return nil
-	case m.Pods[i].DeletionTimestamp != nil || !mustGo(m.Pods[i], false):
+	case m.Pods[i].DeletionTimestamp != nil || !mustLeave(m.Pods[i], false):
 		r.fail("I3", "%s: the pod is leaving or may stay", action)
 	case !m.Node.Spec.Unschedulable || !slices.ContainsFunc(m.Node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == fenceTaint(r.c.plan.Provider).Key }):
 		r.fail("E47", "%s: node %s is not fenced", action, node)
@@ -201,23 +201,23 @@ func (r *rules) pod(w *upgrade.World, stored *record.Record, node, uid string, a
 	return m.Pods[i]
 }
 
-// evict checks I5: an eviction is sent only if what the process saw allows it, and no faster than a budget can be charged.
-func (r *rules) evict(p *process, w *upgrade.World, stored *record.Record, a schedule.Eviction) {
-	pod := r.pod(w, stored, a.Node, string(a.UID), a)
+// evictPod checks I5: an eviction is sent only if what the process saw allows it, and no faster than a budget can be charged.
+func (r *rules) checkEviction(p *process, w *upgrade.World, stored *record.Record, a schedule.Eviction) {
+	pod := r.checkPodAction(w, stored, a.Node, string(a.UID), a)
 	if pod == nil {
 		return
 	}
-	r.sendAway(find(w, a.Node).Node.UID, pod)
-	r.inOrder(w, pod, a.Node, a)
-	r.fencedFirst(w, stored, a)
-	r.notMoved(p, w, stored, pod, a)
+	r.noteEvictedPod(memberNamed(w, a.Node).Node.UID, pod)
+	r.checkEvictionOrder(w, pod, a.Node, a)
+	r.checkFencedFirst(w, stored, a)
+	r.checkNotMoving(p, w, stored, pod, a)
 	if len(pod.OwnerReferences) == 0 && !stored.Request.EvictUnmanaged {
 		r.fail("unmanaged", "%s: nobody brings the pod back", a)
 	}
-	if protected(pod) && held(stored, pod) {
+	if isProtected(pod) && isLeftToEnd(stored, pod) {
 		r.fail("POD008", "%s, whose owner asks not to disrupt it", a)
 	}
-	spends, err := verdict(pod, p.seen.budgets, w.EndingNamespaces[space])
+	spends, err := answerEviction(pod, p.seen.budgets, w.EndingNamespaces[namespace])
 	if err != nil && w.Now.Equal(r.c.now) { // otherwise more was seen while the record was stored
 		r.fail("I5", "%s, which would be refused: %v", a, err)
 	}
@@ -227,32 +227,32 @@ func (r *rules) evict(p *process, w *upgrade.World, stored *record.Record, a sch
 			r.fail("I5", "%s: the budget needs %d pods and counts %d, and %d of these were restarted and have just become ready", a, st.DesiredHealthy, st.CurrentHealthy, shaky)
 		}
 	}
-	r.flight(p, w.Now, a, spends)
+	r.checkEvictionRate(p, w.Now, a, spends)
 }
 
 // countShaky counts the budget's pods that may crash again, except the evicted pod; see isShaky.
 func countShaky(pods map[types.UID]*corev1.Pod, budget *policyv1.PodDisruptionBudget, leaver *corev1.Pod, now time.Time) (n int32) {
 	for uid, pod := range pods {
-		if uid != leaver.UID && covers(budget, pod) && podIsReady(pod) && pod.DeletionTimestamp == nil && isShaky(pod, now) {
+		if uid != leaver.UID && isCovered(budget, pod) && isPodReady(pod) && pod.DeletionTimestamp == nil && isShaky(pod, now) {
 			n++
 		}
 	}
 	return n
 }
 
-// justCrashed reports whether a pod that shares a budget with the evicted pod crashed within the last second. The budget may still
+// hasJustCrashed reports whether a pod that shares a budget with the evicted pod crashed within the last second. The budget may still
 // count it.
-func (c *cluster) justCrashed(leaver types.UID) bool {
+func (c *cluster) hasJustCrashed(leaver types.UID) bool {
 	left := c.pods[leaver]
 	if left == nil {
 		return false
 	}
 	for _, pdb := range c.budgets {
-		if !covers(pdb, left) {
+		if !isCovered(pdb, left) {
 			continue
 		}
 		for _, pod := range c.pods {
-			if covers(pdb, pod) && (isCrashing(pod) || c.falling[pod.UID]) && c.now.Sub(pod.Status.Conditions[0].LastTransitionTime.Time) < time.Second {
+			if isCovered(pdb, pod) && (isCrashing(pod) || c.brieflyUnready[pod.UID]) && c.now.Sub(pod.Status.Conditions[0].LastTransitionTime.Time) < time.Second {
 				return true
 			}
 		}
@@ -260,14 +260,14 @@ func (c *cluster) justCrashed(leaver types.UID) bool {
 	return false
 }
 
-// terminate checks I2: a machine is terminated only if no pod is left on it that must leave. A forced node may have pods if they are
+// checkTermination checks I2: a machine is terminated only if no pod is left on it that must leave. A forced node may have pods if they are
 // listed. The node must have settled (E44), and its drain must be written on it.
-func (r *rules) terminate(w *upgrade.World, step *upgrade.Step, stored *record.Record, a nodegroup.Terminate) {
+func (r *rules) checkTermination(w *upgrade.World, step *upgrade.Step, stored *record.Record, a nodegroup.Terminate) {
 	var m *nodegroup.Member
 	if i := slices.IndexFunc(w.Members, func(m nodegroup.Member) bool { return m.Instance.ID == a.Instance }); i >= 0 {
 		m = &w.Members[i]
 	}
-	r.own(a)
+	r.checkOwnMachine(a)
 	n, ok := stored.Nodes[a.Node]
 	if m == nil || !ok || n.State != record.NodeRemoving || n.Shrink != a.Shrink || n.Instance != a.Instance {
 		r.fail("I7", "%s: the record has %+v", a, n)
@@ -279,7 +279,7 @@ func (r *rules) terminate(w *upgrade.World, step *upgrade.Step, stored *record.R
 	again := step.Record.Stopping == "" && !n.Terminated.Equal(w.Now)
 	var left []*corev1.Pod
 	for _, pod := range m.Pods {
-		if mustGo(pod, silent(m.Node, w.Now)) {
+		if mustLeave(pod, isSilent(m.Node, w.Now)) {
 			left = append(left, pod)
 		}
 	}
@@ -293,17 +293,17 @@ func (r *rules) terminate(w *upgrade.World, step *upgrade.Step, stored *record.R
 	case len(left) > 0 && n.Reason == "" && !again:
 		r.fail("I2", "node %s is removed with pod %s on it", a.Node, left[0].Name)
 	case len(left) > 0 && !again:
-		r.graceful(w, m, n, left)
+		r.checkGraceOver(w, m, n, left)
 	case len(left) == 0 && n.Reason == "" && m.Outdated && m.Node != nil && step.Record.Stopping == "" && !again:
-		r.settled(w, stored, m, n)
-		r.letGo(w, m)
+		r.checkSettled(w, stored, m, n)
+		r.checkTargetsGone(w, m)
 	}
 }
 
-// settled checks E44 and E45: the upgrade waits after a node is empty, counted from when it really was, and for the node's volumes.
-func (r *rules) settled(w *upgrade.World, stored *record.Record, m *nodegroup.Member, n record.NodeRecord) {
+// steadyAfter checks E44 and E45: the upgrade waits after a node is empty, counted from when it really was, and for the node's volumes.
+func (r *rules) checkSettled(w *upgrade.World, stored *record.Record, m *nodegroup.Member, n record.NodeRecord) {
 	since := n.Began
-	if at := r.c.emptied[m.Node.Name]; at.After(since) && isReady(m.Node) {
+	if at := r.c.emptied[m.Node.Name]; at.After(since) && isNodeReady(m.Node) {
 		since = at
 	}
 	kept := !r.c.plan.hasActor(NodeSilent) // drains do not wait for pods of a silent node, and these may end later
@@ -319,70 +319,70 @@ func (r *rules) settled(w *upgrade.World, stored *record.Record, m *nodegroup.Me
 	}
 }
 
-// floor checks I1 for serving nodes: at most MaxUnavailable fewer nodes serve than at first.
-func (r *rules) floor(record *record.Record) {
-	if (!r.c.plan.sized() && !record.Request.WaitReplacement) || r.c.plan.Spot || r.c.plan.autoscaled() {
+// checkEnoughServing checks I1 for serving nodes: at most MaxUnavailable fewer nodes serve than at first.
+func (r *rules) checkEnoughServing(record *record.Record) {
+	if (!r.c.plan.hasSize() && !record.Request.WaitReplacement) || r.c.plan.Spot || r.c.plan.isAutoscaled() {
 		return // new Spot nodes are not waited for (GKE G23)
 	}
-	if serving := r.serving(*record); serving < r.serves-record.Request.MaxUnavailable {
-		r.fail("I1", "%d nodes serve, of %d, with %d allowed to be unavailable", serving, r.serves, record.Request.MaxUnavailable)
+	if serving := r.countServing(*record); serving < r.servingBefore-record.Request.MaxUnavailable {
+		r.fail("I1", "%d nodes serve, of %d, with %d allowed to be unavailable", serving, r.servingBefore, record.Request.MaxUnavailable)
 	}
 }
 
-// effect checks the result of an action against the rules.
-func (r *rules) effect(p *process, action nodegroup.Action, err error) {
+// checkResult checks the result of an action against the rules.
+func (r *rules) checkResult(p *process, action nodegroup.Action, err error) {
 	switch a := action.(type) {
 	case schedule.Eviction:
 		steady := r.quiet && p.request.OnTimeout != record.Force // deletions past a budget show in it later
-		if steady && apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) && !r.c.justCrashed(a.UID) {
+		if steady && apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) && !r.c.hasJustCrashed(a.UID) {
 			r.fail("I5", "%s is refused: %v", a, err)
 		}
 		if err == nil {
-			r.twice(a)
+			r.checkMovesOnce(a)
 		}
 	case schedule.Restart:
 		if p.dead && err == nil {
-			r.tally.met("move", orphaned)
+			r.tally.count("move", orphaned)
 		}
 	case nodegroup.Terminate:
 		var refused *provider.Error
 		if r.quiet && errors.As(err, &refused) && refused.Outcome == nodegroup.OutcomeExhausted {
 			r.fail("minimum", "%s is refused: %v", a, err)
 		}
-		r.rearranged = r.rearranged || !a.Shrink // the group replaces it in a zone of its choice
+		r.zonesChanged = r.zonesChanged || !a.Shrink // the group replaces it in a zone of its choice
 		if r.c.cloud.shrunk[a.Instance] > 1 {
 			r.fail("I10", "instance %s is terminated with shrinking %d times", a.Instance, r.c.cloud.shrunk[a.Instance])
 		}
 	}
-	if record := &p.stored.record; record.Run != "" && !r.c.plan.delegated() {
-		r.size(record)
+	if record := &p.stored.record; record.Run != "" && !r.c.plan.isDelegated() {
+		r.checkSize(record)
 	}
 }
 
-// twice checks the promise that no pod moves twice. Only pods of a StatefulSet keep a name by which to recognize them. The only pod of
+// checkMovesOnce checks the promise that no pod moves twice. Only pods of a StatefulSet keep a name by which to recognize them. The only pod of
 // a Deployment needs no name.
-func (r *rules) twice(a schedule.Eviction) {
+func (r *rules) checkMovesOnce(a schedule.Eviction) {
 	app, _, _ := strings.Cut(a.Pod, "-")
-	m := r.c.makers[app]
+	m := r.c.controllers[app]
 	switch {
 	case m == nil:
 	case m.Kind == StatefulSet:
-		r.movedOnce(m, a.Pod)
+		r.countMove(m, a.Pod)
 	case m.deployment != nil && m.Replicas == 1:
-		r.movesOnly(m, a.UID)
+		r.noteOnlyPodMoved(m, a.UID)
 	}
 }
 
-func (r *rules) movedOnce(m *maker, pod string) {
+func (r *rules) countMove(m *controller, pod string) {
 	if !r.quiet || m.Tolerant {
 		return
 	}
-	if r.moved[pod]++; r.moved[pod] > 1 {
+	if r.moveCounts[pod]++; r.moveCounts[pod] > 1 {
 		r.fail("E62", "pod %s is moved twice", pod)
 	}
 }
 
-func find(w *upgrade.World, name string) *nodegroup.Member {
+func memberNamed(w *upgrade.World, name string) *nodegroup.Member {
 	for i := range w.Members {
 		if w.Members[i].Name() == name {
 			return &w.Members[i]

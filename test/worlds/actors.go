@@ -17,66 +17,66 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// interfere carries out an actor's one action, if the world has an object for it.
-func (u *user) interfere(a Actor) {
+// runActor carries out an actor's one action, if the world has an object for it.
+func (u *user) runActor(a Actor) {
 	if u.c.calm || u.done {
 		return
 	}
-	act := u.actions()[a.Kind]
+	act := u.actorActions()[a.Kind]
 	if act(a.Pick) {
-		u.rules.say("%s", a.Kind)
-		u.rules.tally.met("actor", string(a.Kind))
+		u.rules.logf("%s", a.Kind)
+		u.rules.tally.count("actor", string(a.Kind))
 	}
 }
 
-// actions returns each actor's action. pick chooses the object. An action returns false if there is no object.
-func (u *user) actions() map[ActorKind]func(pick int) bool {
+// actorActions returns each actor's action. pick chooses the object. An action returns false if there is no object.
+func (u *user) actorActions() map[ActorKind]func(pick int) bool {
 	return map[ActorKind]func(int) bool{
-		Kill:            u.kill,
-		KillMidStep:     u.killMidStep,
-		Interrupt:       func(int) bool { alive := !u.process.dead; u.interrupt(); return alive },
-		Sleep:           u.sleep,
-		SecondRun:       u.takeOver,
-		Spot:            u.spot,
-		AdminTerminates: u.spot,
-		ScalerGrows:     u.grow,
-		ScalerShrinks:   u.shrink,
-		AdminCordons:    u.cordon,
-		AdminUncordons:  u.uncordon,
-		AdminTaints:     u.taint,
-		AdminLabels:     u.label,
+		Kill:            u.killProcess,
+		KillMidStep:     u.killProcessMidStep,
+		Interrupt:       func(int) bool { alive := !u.process.dead; u.interruptProcess(); return alive },
+		Sleep:           u.sleepProcess,
+		SecondRun:       u.startSecondRun,
+		Spot:            u.terminateInstance,
+		AdminTerminates: u.terminateInstance,
+		ScalerGrows:     u.growGroup,
+		ScalerShrinks:   u.removeIdleNode,
+		AdminCordons:    u.cordonNode,
+		AdminUncordons:  u.uncordonNode,
+		AdminTaints:     u.taintNode,
+		AdminLabels:     u.labelNode,
 		AdminDeletes:    u.deletePod,
-		AdminStripsNode: u.strip,
-		AdminRaisesMax:  u.raiseMax,
-		AdminResumes:    u.resume,
-		AdminProtects:   u.protect,
-		NodeSilent:      u.silence,
-		PodCrashes:      u.crash,
-		OwnerMends:      u.mend,
-		OwnerDeploys:    u.redeploy,
+		AdminStripsNode: u.stripAnnotations,
+		AdminRaisesMax:  u.raiseGroupMax,
+		AdminResumes:    u.resumeSuspended,
+		AdminProtects:   u.protectInstance,
+		NodeSilent:      u.silenceNode,
+		PodCrashes:      u.makePodUnready,
+		OwnerMends:      u.fixWorkload,
+		OwnerDeploys:    u.changeDeployment,
 		BudgetChanges:   u.changeBudget,
-		TargetMoves:     u.moveTarget,
-		NamespaceEnds:   u.endNamespace,
-		Pauses:          u.pause,
-		Aborts:          func(int) bool { return u.undo(record.VerbAbort) },
-		OperationBegun:  u.begins,
-		RecordAimed:     u.aim,
-		Scribbles:       u.scribble,
-		RecordPointed:   u.pointRecord,
-		EndsSoak:        u.endSoak,
-		RollsBack:       func(int) bool { return u.undo(record.VerbRollback) },
+		TargetMoves:     u.changeTemplate,
+		NamespaceEnds:   u.deleteNamespace,
+		Pauses:          u.requestPause,
+		Aborts:          func(int) bool { return u.requestUndo(record.VerbAbort) },
+		OperationBegun:  u.beginOperation,
+		RecordAimed:     u.changeRecordedMachine,
+		Scribbles:       u.overwriteBaseline,
+		RecordPointed:   u.changeRecordedRevision,
+		EndsSoak:        u.requestSoakEnd,
+		RollsBack:       func(int) bool { return u.requestUndo(record.VerbRollback) },
 	}
 }
 
-func (u *user) kill(int) bool {
+func (u *user) killProcess(int) bool {
 	if u.process.dead {
 		return false
 	}
-	u.process.die()
+	u.process.crash()
 	return true
 }
 
-func (u *user) killMidStep(pick int) bool {
+func (u *user) killProcessMidStep(pick int) bool {
 	if u.process.dead {
 		return false
 	}
@@ -84,56 +84,56 @@ func (u *user) killMidStep(pick int) bool {
 	return true
 }
 
-func (u *user) sleep(pick int) bool {
-	u.process.until = u.c.now.Add(time.Duration(1+pick%90) * time.Minute)
+func (u *user) sleepProcess(pick int) bool {
+	u.process.asleepUntil = u.c.now.Add(time.Duration(1+pick%90) * time.Minute)
 	return !u.process.dead
 }
 
-// lease is how long the holder of the lease must be silent before another process may take it.
-const lease = time.Minute
+// leaseDuration is how long the holder of the lease must be silent before another process may take it.
+const leaseDuration = time.Minute
 
 // The results of a second run.
 const (
-	refused   = "is refused"
-	takesOver = "takes over"
-	foreign   = "under another name is refused"
+	secondRunRefused   = "is refused"
+	secondRunTakesOver = "takes over"
+	foreignRunRefused  = "under another name is refused"
 )
 
-// takeOver runs the same command on another machine with the same settings. It is refused while the first process renews its lease.
+// startSecondRun runs the same command on another machine with the same settings. It is refused while the first process renews its lease.
 // Once the lease has expired the first process has lost it. Only its requests that were already under way then still have an effect.
-func (u *user) takeOver(int) bool {
+func (u *user) startSecondRun(int) bool {
 	first := u.process
 	if first.dead {
 		return false
 	}
-	if first.until.Sub(u.c.now) < lease {
-		u.rules.tally.met("second run", refused)
+	if first.asleepUntil.Sub(u.c.now) < leaseDuration {
+		u.rules.tally.count("second run", secondRunRefused)
 		return true
 	}
-	u.c.after(lease, func() {
+	u.c.after(leaseDuration, func() {
 		if first == u.process && !first.dead {
-			u.rules.tally.met("second run", takesOver)
-			first.die()
+			u.rules.tally.count("second run", secondRunTakesOver)
+			first.crash()
 		}
 	})
 	return true
 }
 
-// spot takes an instance away: the cloud replaces it, its node falls silent, and its pods are gone.
-func (u *user) spot(pick int) bool {
-	living := slices.DeleteFunc(u.c.cloud.living(), u.doomed)
+// drawSpot takes an instance away: the cloud replaces it, its node falls silent, and its pods are gone.
+func (u *user) terminateInstance(pick int) bool {
+	living := slices.DeleteFunc(u.c.cloud.liveInstances(), u.isBeingTerminated)
 	if len(living) == 0 {
 		return false
 	}
-	u.rules.lost()
-	u.c.leave(living[pick%len(living)])
-	u.c.fill()
+	u.rules.noteLostNode()
+	u.c.endInstance(living[pick%len(living)])
+	u.c.reconcileSize()
 	return true
 }
 
-// doomed reports whether the upgrade asked to terminate the instance and has no answer yet. Nobody could tell which request was first
+// isBeingTerminated reports whether the upgrade asked to terminate the instance and has no answer yet. Nobody could tell which request was first
 // then.
-func (u *user) doomed(i *instance) bool {
+func (u *user) isBeingTerminated(i *instance) bool {
 	for _, n := range u.stored.record.Nodes {
 		if n.Instance == i.id && n.State == record.NodeRemoving && !n.Landed {
 			return true
@@ -142,32 +142,32 @@ func (u *user) doomed(i *instance) bool {
 	return false
 }
 
-func (u *user) grow(int) bool {
+func (u *user) growGroup(int) bool {
 	k := &u.c.cloud
-	if !u.c.plan.sized() || k.desired >= k.max {
+	if !u.c.plan.hasSize() || k.desired >= k.max {
 		return false
 	}
 	k.desired++
-	u.rules.grown(+1)
-	u.c.fill()
+	u.rules.noteResize(+1)
+	u.c.reconcileSize()
 	return true
 }
 
-// shrink acts as cluster-autoscaler, which removes a node without pods. It removes only new nodes, or where the upgrade keeps its
+// removeIdleNode acts as cluster-autoscaler, which removes a node without pods. It removes only new nodes, or where the upgrade keeps its
 // target, any node that it is not kept from.
-func (u *user) shrink(pick int) bool {
+func (u *user) removeIdleNode(pick int) bool {
 	k := &u.c.cloud
 	if p := u.stored.record.Phase; (p != record.PhaseUpgrade && p != record.PhaseScaleUp && p != record.PhaseSoak && p != record.PhaseDrainBlue && p != record.PhaseWait) || k.desired <= k.min {
 		return false
 	}
 	var idle []*instance
-	for _, i := range k.living() {
-		name := u.c.nodeOf(i)
+	for _, i := range k.liveInstances() {
+		name := u.c.nodeNameOf(i)
 		fit := strings.HasPrefix(name, "new-")
-		if u.c.plan.pins() {
-			fit = name != "" && !keptFromScaler(u.c.nodes[name]) && !u.doomed(i)
+		if u.c.plan.keepsTarget() {
+			fit = name != "" && !hasScaleDownDisabled(u.c.nodes[name]) && !u.isBeingTerminated(i)
 		}
-		if fit && len(u.c.on(name)) == 0 {
+		if fit && len(u.c.podsOn(name)) == 0 {
 			idle = append(idle, i)
 		}
 	}
@@ -175,14 +175,14 @@ func (u *user) shrink(pick int) bool {
 		return false
 	}
 	k.desired--
-	u.rules.grown(-1)
-	u.rules.lost()
-	u.c.leave(idle[pick%len(idle)])
+	u.rules.noteResize(-1)
+	u.rules.noteLostNode()
+	u.c.endInstance(idle[pick%len(idle)])
 	return true
 }
 
-// one returns the name of one of the group's nodes that are fit, or "".
-func (u *user) one(pick int, fit func(*corev1.Node) bool) string {
+// pickNode returns the name of one of the group's nodes that are fit, or "".
+func (u *user) pickNode(pick int, fit func(*corev1.Node) bool) string {
 	names := slices.DeleteFunc(u.c.nodeNames(), func(name string) bool {
 		node := u.c.nodes[name]
 		return node.Labels[groupLabel] == "" || !fit(node)
@@ -193,43 +193,43 @@ func (u *user) one(pick int, fit func(*corev1.Node) bool) string {
 	return names[pick%len(names)]
 }
 
-func (u *user) change(pick int, fit func(*corev1.Node) bool, by func(*corev1.Node)) bool {
-	name := u.one(pick, fit)
+func (u *user) changePickedNode(pick int, fit func(*corev1.Node) bool, by func(*corev1.Node)) bool {
+	name := u.pickNode(pick, fit)
 	if name != "" {
-		u.rules.say("it is done to node %s", name)
-		u.c.othersChange(name, by)
+		u.rules.logf("it is done to node %s", name)
+		u.c.changeNodeAsOther(name, by)
 	}
 	return name != ""
 }
 
-func (u *user) cordon(pick int) bool {
-	cordoned := u.change(pick, func(n *corev1.Node) bool {
+func (u *user) cordonNode(pick int) bool {
+	cordoned := u.changePickedNode(pick, func(n *corev1.Node) bool {
 		// A cordon by another actor on a fenced node cannot be told from the upgrade's own.
 		return !n.Spec.Unschedulable && n.Annotations[nodemark.AnnotationRun] == ""
 	}, func(n *corev1.Node) { n.Spec.Unschedulable = true })
 	if cordoned {
-		u.rules.lost()
+		u.rules.noteLostNode()
 	}
 	return cordoned
 }
 
-func (u *user) uncordon(pick int) bool {
-	return u.change(pick, func(n *corev1.Node) bool { return n.Spec.Unschedulable }, func(n *corev1.Node) { n.Spec.Unschedulable = false })
+func (u *user) uncordonNode(pick int) bool {
+	return u.changePickedNode(pick, func(n *corev1.Node) bool { return n.Spec.Unschedulable }, func(n *corev1.Node) { n.Spec.Unschedulable = false })
 }
 
-func (u *user) taint(pick int) bool {
-	return u.change(pick, func(*corev1.Node) bool { return true }, func(n *corev1.Node) {
+func (u *user) taintNode(pick int) bool {
+	return u.changePickedNode(pick, func(*corev1.Node) bool { return true }, func(n *corev1.Node) {
 		n.Spec.Taints = append(slices.Clone(n.Spec.Taints), corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoSchedule})
 	})
 }
 
-func (u *user) label(pick int) bool {
-	return u.change(pick, func(*corev1.Node) bool { return true }, func(n *corev1.Node) { n.Labels["owner"] = "sre" })
+func (u *user) labelNode(pick int) bool {
+	return u.changePickedNode(pick, func(*corev1.Node) bool { return true }, func(n *corev1.Node) { n.Labels["owner"] = "sre" })
 }
 
-// strip removes annotations of this program from a node, and with them the record of what the node was like before.
-func (u *user) strip(pick int) bool {
-	name := u.one(pick, func(n *corev1.Node) bool { return n.Annotations[nodemark.AnnotationRun] != "" })
+// stripAnnotations removes annotations of this program from a node, and with them the record of what the node was like before.
+func (u *user) stripAnnotations(pick int) bool {
+	name := u.pickNode(pick, func(n *corev1.Node) bool { return n.Annotations[nodemark.AnnotationRun] != "" })
 	if name == "" {
 		return false
 	}
@@ -244,15 +244,15 @@ func (u *user) strip(pick int) bool {
 }
 
 func (u *user) deletePod(pick int) bool {
-	pods := u.livePods()
+	pods := u.runningPods()
 	if len(pods) == 0 {
 		return false
 	}
-	u.c.delete(pods[pick%len(pods)])
+	u.c.deletePod(pods[pick%len(pods)])
 	return true
 }
 
-func (u *user) livePods() []types.UID {
+func (u *user) runningPods() []types.UID {
 	var uids []types.UID
 	for uid, pod := range u.c.pods {
 		if pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning {
@@ -263,29 +263,29 @@ func (u *user) livePods() []types.UID {
 	return uids
 }
 
-// crash makes a pod unready for some minutes.
-func (u *user) crash(pick int) bool {
-	pods := u.livePods()
+// setCrashing makes a pod unready for some minutes.
+func (u *user) makePodUnready(pick int) bool {
+	pods := u.runningPods()
 	if len(pods) == 0 {
 		return false
 	}
 	uid := pods[pick%len(pods)]
-	u.c.turn(uid, false)
-	u.c.after(time.Duration(1+pick%30)*time.Minute, func() { u.c.turn(uid, true) })
+	u.c.setPodReady(uid, false)
+	u.c.after(time.Duration(1+pick%30)*time.Minute, func() { u.c.setPodReady(uid, true) })
 	return true
 }
 
-func (u *user) raiseMax(pick int) bool {
-	if !u.c.plan.sized() || u.raising() {
+func (u *user) raiseGroupMax(pick int) bool {
+	if !u.c.plan.hasSize() || u.isMaxRaisePending() {
 		return false
 	}
 	u.c.cloud.max += 1 + pick%3
-	u.rules.remaxed()
+	u.rules.noteMaxChanged()
 	return true
 }
 
-// raising reports whether a launch is under way whose effect the maximum will prove. A raise by another actor would be false proof.
-func (u *user) raising() bool {
+// isMaxRaisePending reports whether a launch is under way whose effect the maximum will prove. A raise by another actor would be false proof.
+func (u *user) isMaxRaisePending() bool {
 	for _, z := range u.stored.record.Ledger.Books().Zones {
 		if slices.ContainsFunc(z.Open, func(l ledger.Launch) bool { return l.Max > 0 }) {
 			return true
@@ -294,45 +294,45 @@ func (u *user) raising() bool {
 	return false
 }
 
-func (u *user) resume(int) bool {
+func (u *user) resumeSuspended(int) bool {
 	if len(u.c.cloud.suspended) == 0 {
 		return false
 	}
-	u.c.cloud.suspended, u.rules.resumed = nil, true
+	u.c.cloud.suspended, u.rules.resumedByOthers = nil, true
 	return true
 }
 
-// protect protects an outdated instance against removal for some minutes.
-func (u *user) protect(pick int) bool {
-	outdated := slices.DeleteFunc(u.c.cloud.living(), func(i *instance) bool { return i.revision == u.c.cloud.wanted || i.protected })
+// protectInstance protects an outdated instance against removal for some minutes.
+func (u *user) protectInstance(pick int) bool {
+	outdated := slices.DeleteFunc(u.c.cloud.liveInstances(), func(i *instance) bool { return i.revision == u.c.cloud.wanted || i.protected })
 	if len(outdated) == 0 {
 		return false
 	}
 	i := outdated[pick%len(outdated)]
-	u.rules.say("instance %s is protected", i.id)
+	u.rules.logf("instance %s is protected", i.id)
 	i.protected = true
 	u.c.after(time.Duration(1+pick%30)*time.Minute, func() { i.protected = false })
 	return true
 }
 
-func (u *user) silence(pick int) bool {
-	name := u.one(pick, isReady)
+func (u *user) silenceNode(pick int) bool {
+	name := u.pickNode(pick, isNodeReady)
 	if name == "" {
 		return false
 	}
-	u.rules.rearranged = true
-	u.c.setReady(name, false)
+	u.rules.zonesChanged = true
+	u.c.setNodeReady(name, false)
 	uid := u.c.nodes[name].UID
 	u.c.fellSilent[uid] = true
 	u.c.after(drain.LostAfter, func() {
-		if node := u.c.nodes[name]; node != nil && node.UID == uid && silent(node, u.c.now) {
-			u.rules.lost() // until then the node may return at any time
+		if node := u.c.nodes[name]; node != nil && node.UID == uid && isSilent(node, u.c.now) {
+			u.rules.noteLostNode() // until then the node may return at any time
 		}
 	})
 	u.c.after(time.Duration(1+pick%20)*time.Minute, func() {
 		if node := u.c.nodes[name]; node != nil {
-			if i := u.c.instanceOf(node); !u.c.plan.listed() || i != nil {
-				u.c.setReady(name, true)
+			if i := u.c.instanceOf(node); !u.c.plan.listsMachines() || i != nil {
+				u.c.setNodeReady(name, true)
 			}
 		}
 	})
@@ -351,53 +351,53 @@ func (u *user) changeBudget(pick int) bool {
 	pdb.Spec.MinAvailable, pdb.Spec.MaxUnavailable = nil, &value
 	pdb.Generation++
 	u.c.putBudget(pdb)
-	u.c.after(u.c.draw(time.Minute), func() { u.c.sync(name) })
+	u.c.after(u.c.drawUpTo(time.Minute), func() { u.c.syncBudget(name) })
 	return true
 }
 
-// moveTarget changes the group's template, to a newer revision each time. A manual group has no template: the labels of its current
+// changeTemplate changes the group's template, to a newer revision each time. A manual group has no template: the labels of its current
 // nodes are the user's own.
-func (u *user) moveTarget(int) bool {
-	if !u.c.plan.listed() {
+func (u *user) changeTemplate(int) bool {
+	if !u.c.plan.listsMachines() {
 		return false
 	}
 	u.c.cloud.moves++
 	u.c.cloud.wanted = strconv.Itoa(2 + u.c.cloud.moves)
-	if !u.c.plan.Repoint && !u.c.plan.pins() { // otherwise the upgrade points the group
-		u.c.cloud.pointed, u.rules.pointed = u.c.cloud.wanted, u.c.cloud.wanted
+	if !u.c.plan.Repoint && !u.c.plan.keepsTarget() { // otherwise the upgrade points the group
+		u.c.cloud.pointed, u.rules.ownerRevision = u.c.cloud.wanted, u.c.cloud.wanted
 	}
 	return true
 }
 
-// moveAgain moves the target once more in some worlds in which it moves. It draws from its own generator.
-func moveAgain(p *Plan) {
+// addSecondTargetMove moves the target once more in some worlds in which it moves. It draws from its own generator.
+func addSecondTargetMove(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6d6f7665))}
 	i := slices.IndexFunc(p.Actors, func(a Actor) bool { return a.Kind == TargetMoves })
-	if i < 0 || p.delegated() || !d.chance(70) {
+	if i < 0 || p.isDelegated() || !d.chance(70) {
 		return
 	}
 	p.Actors = append(p.Actors, Actor{Kind: TargetMoves, At: p.Actors[i].At + d.between(5*time.Second, pick(d, 10*time.Minute, 45*time.Minute, 45*time.Minute))})
 }
 
-// endNamespace deletes the namespace of all pods, which takes a while.
-func (u *user) endNamespace(int) bool {
-	u.c.ending = true
+// deleteNamespace deletes the namespace of all pods, which takes a while.
+func (u *user) deleteNamespace(int) bool {
+	u.c.namespaceEnding = true
 	for _, uid := range sortedKeys(u.c.pods) {
-		u.c.after(u.c.draw(10*time.Minute), func() { u.c.delete(uid) })
+		u.c.after(u.c.drawUpTo(10*time.Minute), func() { u.c.deletePod(uid) })
 	}
-	u.process.look()
+	u.process.turnSoon()
 	return true
 }
 
-// calm removes every obstacle, as patient owners would.
-func (u *user) calm() {
+// removeObstacles removes every obstacle, as patient owners would.
+func (u *user) removeObstacles() {
 	c := u.c
-	c.calm, c.ending = true, false
-	u.rules.say("the world is calm")
-	c.addOutside("relief")
-	c.openNodes(c.plan.wantedBy(&u.stored.record, c.cloud.wanted))
-	for _, name := range sortedKeys(c.makers) {
-		m := c.makers[name]
+	c.calm, c.namespaceEnding = true, false
+	u.rules.logf("the world is calm")
+	c.addOutsideNode("relief")
+	c.openNodesOf(c.plan.wantedRevision(&u.stored.record, c.cloud.wanted))
+	for _, name := range sortedKeys(c.controllers) {
+		m := c.controllers[name]
 		tolerant := m.tolerant
 		m.broken, m.undead, m.tolerant, m.crashes, m.slow = false, false, false, false, 0
 		m.refused, m.homeless, m.stranded, m.flaps, m.rejected = false, false, false, 0, 0
@@ -412,38 +412,38 @@ func (u *user) calm() {
 			switch {
 			case pod.Labels["app"] != name:
 			case tolerant && m.Kind != DaemonSet, m.Kind == Bare:
-				c.delete(uid)
-			case awaited(pod), protected(pod):
-				c.unmark(pod)
+				c.deletePod(uid)
+			case isAwaited(pod), isProtected(pod):
+				c.removePodMarks(pod)
 				fallthrough
 			case pod.Spec.NodeName != "":
-				c.turn(uid, true)
+				c.setPodReady(uid, true)
 			}
 		}
-		c.make(m)
+		c.createMissingPods(m)
 	}
 	for _, name := range sortedKeys(c.budgets) {
-		c.dropBudget(name)
+		c.deleteBudget(name)
 	}
-	for _, i := range c.cloud.living() {
+	for _, i := range c.cloud.liveInstances() {
 		i.protected = false
 		if i.unhealthy {
-			c.leave(i)
-			u.rules.lost()
+			c.endInstance(i)
+			u.rules.noteLostNode()
 		}
 	}
 	request := &c.plan.Request
 	if room := request.Surge + request.MaxUnavailable; request.KeepMax && c.cloud.max < c.cloud.desired+room {
 		c.cloud.max = c.cloud.desired + room // an autoscaler took the room for the surge and the replacements
-		u.rules.remaxed()
+		u.rules.noteMaxChanged()
 	}
 	for _, name := range sortedKeys(c.nodes) {
-		if node := c.nodes[name]; c.plan.listed() && node.Labels[groupLabel] != "" && c.instanceOf(node) == nil {
-			c.dropNode(name) // a stuck controller catches up
+		if node := c.nodes[name]; c.plan.listsMachines() && node.Labels[groupLabel] != "" && c.instanceOf(node) == nil {
+			c.deleteNode(name) // a stuck controller catches up
 		} else {
-			c.excludeNode(node)
+			c.followExclusion(node)
 		}
 	}
-	c.fill()
-	u.process.look()
+	c.reconcileSize()
+	u.process.turnSoon()
 }

@@ -15,181 +15,181 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
-// befalls draws whether a fault of the given kind strikes now.
-func (c *cluster) befalls(kind FaultKind) bool {
+// drawFault draws whether a fault of the given kind strikes now.
+func (c *cluster) drawFault(kind FaultKind) bool {
 	if c.calm {
 		return false
 	}
-	at := c.since()
+	at := c.elapsed()
 	for _, f := range c.plan.Faults {
 		if f.Kind == kind && at >= f.From && at < f.To && c.chance(f.Percent) {
-			c.struck(kind)
+			c.onFault(kind)
 			return true
 		}
 	}
 	return false
 }
 
-// flight is a request under way: whether and when it has its effect, and when and with what it is answered.
-type flight struct {
-	effect bool
-	there  time.Duration
-	back   time.Duration
-	// lost is true if the answer is lost, so that the effect is unknown. refusal is the answer to a request without effect.
-	lost    bool
-	refusal error
+// checkEvictionRate is a request under way: whether and when it has its effect, and when and with what it is answered.
+type requestCourse struct {
+	hasEffect    bool
+	requestDelay time.Duration
+	answerDelay  time.Duration
+	// answerLost is true if the answer is lost, so that the effect is unknown. refusal is the answer to a request without effect.
+	answerLost bool
+	refusal    error
 }
 
-// flightOf draws the course of a request.
-func (c *cluster) flightOf(action nodegroup.Action) flight {
-	f := flight{effect: true, there: c.draw(200 * time.Millisecond), back: c.draw(200 * time.Millisecond)}
-	if c.denies(action) {
-		f.effect, f.refusal = false, c.plan.Denial.answer(action)
+// drawCourse draws the course of a request.
+func (c *cluster) drawCourse(action nodegroup.Action) requestCourse {
+	f := requestCourse{hasEffect: true, requestDelay: c.drawUpTo(200 * time.Millisecond), answerDelay: c.drawUpTo(200 * time.Millisecond)}
+	if c.isDenied(action) {
+		f.hasEffect, f.refusal = false, c.plan.Denial.refusalOf(action)
 		return f
 	}
 	slow := ClusterSlow
 	if nodegroup.IsCloudAction(action) {
 		slow = CloudSlow
 	}
-	if c.befalls(slow) {
-		f.there, f.back = c.draw(20*time.Second), c.draw(20*time.Second)
+	if c.drawFault(slow) {
+		f.requestDelay, f.answerDelay = c.drawUpTo(20*time.Second), c.drawUpTo(20*time.Second)
 	}
 	if nodegroup.IsCloudAction(action) {
-		c.cloudFaults(&f)
+		c.drawCloudFaults(&f)
 	} else {
-		c.clusterFaults(&f, action)
+		c.drawClusterFaults(&f, action)
 	}
 	return f
 }
 
-func (c *cluster) cloudFaults(f *flight) {
+func (c *cluster) drawCloudFaults(f *requestCourse) {
 	switch {
-	case c.befalls(CloudThrottled):
-		f.effect, f.refusal = false, answered(nodegroup.OutcomeLater, "Rate exceeded (Throttling)")
-	case c.befalls(CloudLost):
-		f.lost = true
-	case c.befalls(CloudUnsent):
-		f.effect, f.lost = false, true
+	case c.drawFault(CloudThrottled):
+		f.hasEffect, f.refusal = false, errCloud(nodegroup.OutcomeLater, "Rate exceeded (Throttling)")
+	case c.drawFault(CloudLost):
+		f.answerLost = true
+	case c.drawFault(CloudUnsent):
+		f.hasEffect, f.answerLost = false, true
 	}
 }
 
-func (c *cluster) clusterFaults(f *flight, action nodegroup.Action) {
+func (c *cluster) drawClusterFaults(f *requestCourse, action nodegroup.Action) {
 	_, evict := action.(schedule.Eviction)
 	_, unfence := action.(nodemark.Unfence)
 	_, free := action.(nodemark.UnholdNode)
 	unfence = unfence || free // a user who may write nothing else could not remove the marks either
-	refuse := func(err error) { f.effect, f.refusal = false, err }
-	if _, restart := action.(schedule.Restart); restart && c.restartFaults(f) {
+	refuse := func(err error) { f.hasEffect, f.refusal = false, err }
+	if _, restart := action.(schedule.Restart); restart && c.drawRestartFaults(f) {
 		return
 	}
 	switch {
-	case evict && c.befalls(EvictOverload):
+	case evict && c.drawFault(EvictOverload):
 		refuse(apierrors.NewTooManyRequests("too many requests", 1))
-	case evict && c.befalls(EvictInternal):
+	case evict && c.drawFault(EvictInternal):
 		f.refusal = apierrors.NewInternalError(errors.New("etcdserver: request timed out"))
-	case evict && c.befalls(EvictConflict):
+	case evict && c.drawFault(EvictConflict):
 		refuse(apierrors.NewTimeoutError("couldn't update PodDisruptionBudget due to conflicts", 10))
-	case evict && c.befalls(EvictWebhook):
+	case evict && c.drawFault(EvictWebhook):
 		refuse(apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New(`admission webhook "guard" denied the request`)))
-	case evict && c.befalls(EvictPending):
-		refuse(tooMany(10, "is still being processed by the server"))
-	case !evict && c.befalls(NodeConflict):
-		refuse(conflict("nodes", ""))
-	case !unfence && c.befalls(Forbidden):
+	case evict && c.drawFault(EvictPending):
+		refuse(errTooMany(10, "is still being processed by the server"))
+	case !evict && c.drawFault(NodeConflict):
+		refuse(errConflict("nodes", ""))
+	case !unfence && c.drawFault(Forbidden):
 		refuse(apierrors.NewForbidden(corev1.Resource("nodes"), "", errNoPolicy))
-	case c.befalls(ClusterLost):
-		f.lost = true
-	case c.befalls(ClusterRefused):
+	case c.drawFault(ClusterLost):
+		f.answerLost = true
+	case c.drawFault(ClusterRefused):
 		refuse(apierrors.NewServiceUnavailable("the server is not ready"))
 	}
 }
 
-// restartFaults draws faults that strike only requests to restart a Deployment. It returns false if none does.
-func (c *cluster) restartFaults(f *flight) bool {
+// drawRestartFaults draws faults that strike only requests to restart a Deployment. It returns false if none does.
+func (c *cluster) drawRestartFaults(f *requestCourse) bool {
 	deployments := appsv1.Resource("deployments")
-	refuse := func(err error) { f.effect, f.refusal = false, err }
+	refuse := func(err error) { f.hasEffect, f.refusal = false, err }
 	switch {
-	case c.befalls(RestartForbidden):
+	case c.drawFault(RestartForbidden):
 		refuse(apierrors.NewForbidden(deployments, "", errNoPolicy))
-	case c.befalls(RestartDenied):
+	case c.drawFault(RestartDenied):
 		refuse(apierrors.NewForbidden(deployments, "", errors.New(`admission webhook "gitops" denied the request`)))
-	case c.befalls(RestartLost):
-		f.lost = true
+	case c.drawFault(RestartLost):
+		f.answerLost = true
 	default:
 		return false
 	}
 	return true
 }
 
-// kills draws whether the process crashes when it sends the request. The request may still have its effect.
-func (c *cluster) kills(action nodegroup.Action) bool {
+// drawProcessCrash draws whether the process crashes when it sends the request. The request may still have its effect.
+func (c *cluster) drawProcessCrash(action nodegroup.Action) bool {
 	switch action.(type) {
 	case schedule.Restart:
-		return c.befalls(RestartKills)
+		return c.drawFault(RestartKills)
 	case nodemark.UnholdNode:
-		return c.befalls(FreeKills)
+		return c.drawFault(FreeKills)
 	default:
 		return false
 	}
 }
 
-// do carries out a request and returns its answer. run is the run of the process that sent it.
-func (c *cluster) do(action nodegroup.Action, run string) error {
+// carryOutRequest carries out a request and returns its answer. run is the run of the process that sent it.
+func (c *cluster) carryOutRequest(action nodegroup.Action, run string) error {
 	switch a := action.(type) {
 	case nodemark.NodeAction:
 		target := a.Target()
-		return c.patch(target.Node, target.UID, target.Version, func(n *corev1.Node) error {
+		return c.patchNode(target.Node, target.UID, target.Version, func(n *corev1.Node) error {
 			if err := a.Apply(n, run, nodegroup.FenceTaint(c.plan.Provider)); err != nil {
 				return err //nolint:wrapcheck // as in the writer of package cluster
 			}
 			switch action.(type) {
 			case nodemark.Fence, nodemark.HoldNode:
-				nodemark.SetOwner(n, owner())
+				nodemark.SetOwner(n, upgradeOwner())
 			}
 			return nil
 		})
 	case schedule.Eviction:
-		return c.evict(a)
+		return c.evictPod(a)
 	case schedule.Restart:
-		return c.restart(a)
+		return c.restartDeployment(a)
 	case schedule.Deletion:
-		c.forced[a.UID] = true
+		c.deletedByUpgrade[a.UID] = true
 		if _, ok := c.pods[a.UID]; !ok {
 			return apierrors.NewNotFound(corev1.Resource("pods"), a.Pod)
 		}
-		c.deleteWithin(a.UID, a.Grace)
+		c.deletePodWithGrace(a.UID, a.Grace)
 		return nil
 	case nodemark.DeleteNode:
 		if node, ok := c.nodes[a.Node]; !ok || node.UID != a.UID {
 			return apierrors.NewNotFound(corev1.Resource("nodes"), a.Node)
 		}
-		c.dropNode(a.Node)
+		c.deleteNode(a.Node)
 		return nil
 	default:
-		return c.doCloud(action)
+		return c.carryOutCloudRequest(action)
 	}
 }
 
-// patch changes a node, if the node has the UID and the version that the patch was made for.
-func (c *cluster) patch(name string, uid types.UID, version string, by func(*corev1.Node) error) error {
+// patchNode changes a node, if the node has the UID and the version that the patch was made for.
+func (c *cluster) patchNode(name string, uid types.UID, version string, by func(*corev1.Node) error) error {
 	old, ok := c.nodes[name]
 	switch {
 	case !ok:
 		return apierrors.NewNotFound(corev1.Resource("nodes"), name)
 	case old.UID != uid || old.ResourceVersion != version:
-		return conflict("nodes", name)
+		return errConflict("nodes", name)
 	}
 	node := old.DeepCopy()
 	if err := by(node); err != nil {
 		return err
 	}
 	c.putNode(node)
-	c.place()
+	c.bindSoon()
 	return nil
 }
 
 // errNoPolicy is the API server's reason when no role allows a request.
 var errNoPolicy = errors.New("no RBAC policy matched")
 
-// errLost returns a client's error for an answer that never came.
-func errLost() error { return context.DeadlineExceeded }
+// errAnswerLost returns a client's error for an answer that never came.
+func errAnswerLost() error { return context.DeadlineExceeded }

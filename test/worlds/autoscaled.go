@@ -15,14 +15,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// mostGrace is the longest grace period that a pod gets (GKE G75).
-const mostGrace = 24 * time.Hour
+// maxGrace is the longest grace period that a pod gets (GKE G75).
+const maxGrace = 24 * time.Hour
 
-// autoscaled makes an autoscaler launch the new nodes in some worlds with a cloud that this tool drives. It draws from its own
+// isAutoscaled makes an autoscaler launch the new nodes in some worlds with a cloud that this tool drives. It draws from its own
 // generator, so that all other worlds stay the same.
-func autoscaled(p *Plan) {
+func drawAutoscaled(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6175746f))}
-	if !p.sized() || p.delegated() || p.blueGreen() || p.shortLived() || !d.chance(7) {
+	if !p.hasSize() || p.isDelegated() || p.isBlueGreen() || p.isShortLived() || !d.chance(7) {
 		return
 	}
 	if d.chance(8) { // more than are drained at the same time
@@ -46,14 +46,14 @@ func autoscaled(p *Plan) {
 	}
 	r := &p.Request
 	r.Strategy, r.Surge, r.MaxUnavailable, r.Window, r.BatchBarrier, r.OnTimeout = record.AutoscaledBlueGreen, 0, 0, 20, false, record.Force
-	r.KeepMax = r.KeepMax && p.outdated() <= p.Room
+	r.KeepMax = r.KeepMax && p.countOutdated() <= p.Room
 	r.WaitForDrain = record.Duration{Duration: pick(d, 0, d.between(time.Second, 20*time.Minute), d.between(0, most), d.between(0, most))}
-	d.visitors(p)
+	d.addAutoscaledActors(p)
 }
 
-// visitors adds actors to an autoscaled blue-green upgrade that waits. In half of these worlds they are only users who request
+// addAutoscaledActors adds actors to an autoscaled blue-green upgrade that waits. In half of these worlds they are only users who request
 // something.
-func (d dice) visitors(p *Plan) {
+func (d dice) addAutoscaledActors(p *Plan) {
 	if d.chance(30) {
 		return
 	}
@@ -72,30 +72,30 @@ func (d dice) visitors(p *Plan) {
 	}
 }
 
-func (p *Plan) autoscaled() bool { return p.Request.Strategy == record.AutoscaledBlueGreen }
+func (p *Plan) isAutoscaled() bool { return p.Request.Strategy == record.AutoscaledBlueGreen }
 
-// pins reports whether the upgrade keeps its first target, and keeps its fences when it stops.
-func (p *Plan) pins() bool { return p.blueGreen() || p.autoscaled() }
+// keepsTarget reports whether the upgrade keeps its first target, and keeps its fences when it stops.
+func (p *Plan) keepsTarget() bool { return p.isBlueGreen() || p.isAutoscaled() }
 
-// scaleUp acts as cluster-autoscaler when pods wait: it adds a node or two, up to the group's maximum.
-func (u *user) scaleUp() {
-	u.answerPods(func() {
+// addOperationSurge acts as cluster-autoscaler when pods wait: it adds a node or two, up to the group's maximum.
+func (u *user) addNodesForPods() {
+	u.growForPods(func() {
 		k := &u.c.cloud
 		if k.desired >= k.max {
 			return
 		}
 		n := min(1+u.c.rng.IntN(2), k.max-k.desired)
 		k.desired += n
-		u.rules.grown(n)
-		u.c.fill()
+		u.rules.noteResize(n)
+		u.c.reconcileSize()
 	})
 }
 
-// changed returns by how many nodes other actors changed the group's size. An autoscaler replaces what is removed, so it also counts
+// sizeChangeByOthers returns by how many nodes other actors changed the group's size. An autoscaler replaces what is removed, so it also counts
 // the upgrade's own removals there.
-func (r *rules) changed() int {
-	n := r.others
-	if r.c.plan.autoscaled() {
+func (r *rules) sizeChangeByOthers() int {
+	n := r.addedByOthers
+	if r.c.plan.isAutoscaled() {
 		for _, times := range r.c.cloud.shrunk {
 			n -= times
 		}
@@ -103,40 +103,40 @@ func (r *rules) changed() int {
 	return n
 }
 
-// waited is the state of the rules about autoscaled blue-green upgrades: whether the wait has begun.
-type waited struct{ begun bool }
+// waitState is the state of the rules about autoscaled blue-green upgrades: whether the wait has begun.
+type waitState struct{ begun bool }
 
-// autoscales checks one decision of an autoscaled blue-green upgrade.
-func (r *rules) autoscales(w *upgrade.World, step *upgrade.Step) {
+// checkAutoscaled checks one decision of an autoscaled blue-green upgrade.
+func (r *rules) checkAutoscaled(w *upgrade.World, step *upgrade.Step) {
 	rec := &step.Record
-	if rec.Run == "" || !r.c.plan.autoscaled() {
+	if rec.Run == "" || !r.c.plan.isAutoscaled() {
 		return
 	}
 	if strings.HasPrefix(rec.Message, "stopped for a rollback") {
 		r.fail("G78", "it gives way to a rollback in phase %q", rec.Phase)
 	}
 	for _, action := range step.Actions {
-		r.byAutoscaler(w, rec, action)
+		r.checkAutoscaledAction(w, rec, action)
 	}
 	if rec.Stopping == record.Aborted || w.Record.Stopping == record.Aborted {
 		return
 	}
-	r.awaitsDrain(w, rec)
+	r.checkWaitForDrain(w, rec)
 	if r.quiet && rec.Stopping == "" && rec.Result == "" {
-		r.leavesIdle(w, step)
-		r.heldInDrain(w, rec)
+		r.checkIdleNodesRemoved(w, step)
+		r.checkHeldInDrain(w, rec)
 	}
 }
 
-// byAutoscaler checks one action. Nothing is launched (G70). The maximum is raised by the number of outdated nodes (G77). Pods leave
+// checkAutoscaledAction checks one action. Nothing is launched (G70). The maximum is raised by the number of outdated nodes (G77). Pods leave
 // when the wait is over (G71), with a day of grace at most (G75). Pods that ask autoscalers to leave them alone stay until then (G72).
-func (r *rules) byAutoscaler(w *upgrade.World, rec *record.Record, action nodegroup.Action) {
+func (r *rules) checkAutoscaledAction(w *upgrade.World, rec *record.Record, action nodegroup.Action) {
 	drains := rec.Phase == record.PhaseDrainBlue || rec.Phase == record.PhaseDeleteBlue
 	switch a := action.(type) {
 	case nodegroup.AddCapacity:
 		r.fail("G70", "%s", a)
 	case nodegroup.RaiseMax:
-		if most := r.max + rec.Total; !r.maxed && a.Max > most {
+		if most := r.max + rec.Total; !r.maxChanged && a.Max > most {
 			r.fail("G77", "%s, with %d before and %d outdated nodes", a, r.max, rec.Total)
 		}
 	case nodemark.Fence:
@@ -153,31 +153,31 @@ func (r *rules) byAutoscaler(w *upgrade.World, rec *record.Record, action nodegr
 			}
 		}
 	case schedule.Deletion:
-		r.gracedForADay(w, a, drains)
+		r.checkGraceUpToADay(w, a, drains)
 	case nodegroup.Terminate:
-		m := find(w, a.Node)
+		m := memberNamed(w, a.Node)
 		if drains || m == nil || m.Node == nil {
 			return
 		}
 		if !a.Shrink && r.quiet {
 			r.fail("G73", "%s, which the group replaces: it is at its minimum", a)
 		}
-		if slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool { return protected(pod) || mustGo(pod, silent(m.Node, w.Now)) }) && w.Record.Nodes[a.Node].State != record.NodeRemoving {
+		if slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool { return isProtected(pod) || mustLeave(pod, isSilent(m.Node, w.Now)) }) && w.Record.Nodes[a.Node].State != record.NodeRemoving {
 			r.fail("G72", "%s in phase %q, with pods that are to stay", a, rec.Phase)
 		}
 	}
 }
 
-func (r *rules) gracedForADay(w *upgrade.World, a schedule.Deletion, drains bool) {
-	m := find(w, a.Node)
+func (r *rules) checkGraceUpToADay(w *upgrade.World, a schedule.Deletion, drains bool) {
+	m := memberNamed(w, a.Node)
 	if m == nil || !drains {
 		r.fail("G75", "%s before the drain", a)
 		return
 	}
 	for _, pod := range m.Pods {
 		want := int64(0)
-		if *pod.Spec.TerminationGracePeriodSeconds > int64(mostGrace.Seconds()) {
-			want = int64(mostGrace.Seconds())
+		if *pod.Spec.TerminationGracePeriodSeconds > int64(maxGrace.Seconds()) {
+			want = int64(maxGrace.Seconds())
 		}
 		if pod.UID == a.UID && a.Grace != want {
 			r.fail("G75", "%s with a grace period of %ds, want %d", a, a.Grace, want)
@@ -185,11 +185,11 @@ func (r *rules) gracedForADay(w *upgrade.World, a schedule.Deletion, drains bool
 	}
 }
 
-// awaitsDrain checks G71, G74 and G82: the wait takes its time from the fence, and begins only once. It ends early only if no outdated
+// checkWaitForDrain checks G71, G74 and G82: the wait takes its time from the fence, and begins only once. It ends early only if no outdated
 // node is left.
-func (r *rules) awaitsDrain(w *upgrade.World, rec *record.Record) {
+func (r *rules) checkWaitForDrain(w *upgrade.World, rec *record.Record) {
 	before, now := w.Record.Soak, rec.Soak
-	left := outdatedLeft(w)
+	left := countOutdatedLeft(w)
 	switch {
 	case now.Until.Equal(before.Until):
 	case now.Until.IsZero() && now.Left.Duration > 0:
@@ -226,9 +226,9 @@ func (r *rules) awaitsDrain(w *upgrade.World, rec *record.Record) {
 	}
 }
 
-// outdatedLeft counts the outdated members that are left. A node that the upgrade is removing and still waits for counts. A node that
+// countOutdatedLeft counts the outdated members that are left. A node that the upgrade is removing and still waits for counts. A node that
 // another actor removed does not: it goes by itself.
-func outdatedLeft(w *upgrade.World) (n int) {
+func countOutdatedLeft(w *upgrade.World) (n int) {
 	for i := range w.Members {
 		m := &w.Members[i]
 		left := m.Instance.State != nodegroup.InstanceLeaving
@@ -242,14 +242,14 @@ func outdatedLeft(w *upgrade.World) (n int) {
 	return n
 }
 
-// leavesIdle checks the reverse of G72 to G74: an outdated node without pods does not stay while the group may shrink. When no
+// checkIdleNodesRemoved checks the reverse of G72 to G74: an outdated node without pods does not stay while the group may shrink. When no
 // outdated node is left, the upgrade does not wait.
-func (r *rules) leavesIdle(w *upgrade.World, step *upgrade.Step) {
+func (r *rules) checkIdleNodesRemoved(w *upgrade.World, step *upgrade.Step) {
 	rec := &step.Record
 	if rec.Phase != record.PhaseWait || w.Record.Phase != record.PhaseWait {
 		return
 	}
-	if len(rec.Nodes) == 0 && outdatedLeft(w) == 0 {
+	if len(rec.Nodes) == 0 && countOutdatedLeft(w) == 0 {
 		r.fail("G74", "it waits until %s, and no outdated node is left", rec.Soak.Until)
 	}
 	if len(rec.Nodes) > 0 || w.Group.Desired <= w.Group.Min {
@@ -257,28 +257,28 @@ func (r *rules) leavesIdle(w *upgrade.World, step *upgrade.Step) {
 	}
 	for i := range w.Members {
 		m := &w.Members[i]
-		stays := func(pod *corev1.Pod) bool { return protected(pod) || mustGo(pod, false) }
-		if m.Outdated && serves(m) && m.Node.Spec.Unschedulable && m.Instance.State == nodegroup.InstanceInService && !slices.ContainsFunc(m.Pods, stays) && !slices.ContainsFunc(m.Pods, skipped) {
+		stays := func(pod *corev1.Pod) bool { return isProtected(pod) || mustLeave(pod, false) }
+		if m.Outdated && hasReadyNode(m) && m.Node.Spec.Unschedulable && m.Instance.State == nodegroup.InstanceInService && !slices.ContainsFunc(m.Pods, stays) && !slices.ContainsFunc(m.Pods, isSkipped) {
 			r.fail("G72", "nothing is on node %s, and it stays", m.Name())
 		}
 	}
 }
 
-// heldInDrain checks G81: autoscalers are kept from outdated nodes while these are drained, and not during the wait. They are never
+// checkHeldInDrain checks G81: autoscalers are kept from outdated nodes while these are drained, and not during the wait. They are never
 // kept from new nodes.
-func (r *rules) heldInDrain(w *upgrade.World, rec *record.Record) {
+func (r *rules) checkHeldInDrain(w *upgrade.World, rec *record.Record) {
 	if drains := rec.Phase == record.PhaseDrainBlue; (!drains && rec.Phase != record.PhaseWait) || w.Now.Before(rec.PhaseBegan.Add(time.Minute)) {
 		return
 	}
 	for i := range w.Members {
 		m := &w.Members[i]
-		if m.Node == nil || !isReady(m.Node) || m.Instance.State != nodegroup.InstanceInService || m.Node.CreationTimestamp.After(w.Now.Add(-2*time.Minute)) {
+		if m.Node == nil || !isNodeReady(m.Node) || m.Instance.State != nodegroup.InstanceInService || m.Node.CreationTimestamp.After(w.Now.Add(-2*time.Minute)) {
 			continue
 		}
 		if m.Outdated && rec.Nodes[m.Name()].State == record.NodeRemoving {
 			continue
 		}
-		if held := keptFromScaler(m.Node); held != (m.Outdated && rec.Phase == record.PhaseDrainBlue) {
+		if held := hasScaleDownDisabled(m.Node); held != (m.Outdated && rec.Phase == record.PhaseDrainBlue) {
 			r.fail("G81", "autoscalers are kept from node %s: %t, in phase %q", m.Name(), held, rec.Phase)
 		}
 	}

@@ -29,10 +29,10 @@ type Balancer struct {
 	Pods bool
 }
 
-// balancers puts some AWS groups behind a load balancer. It draws from its own generator, so that all other draws stay the same.
-func balancers(p *Plan) {
+// addBalancer puts some AWS groups behind a load balancer. It draws from its own generator, so that all other draws stay the same.
+func addBalancer(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x62616c61))}
-	if p.Provider != "aws" || p.delegated() || p.shortLived() || !d.chance(30) {
+	if p.Provider != "aws" || p.isDelegated() || p.isShortLived() || !d.chance(30) {
 		return
 	}
 	p.Balancer = Balancer{
@@ -44,12 +44,12 @@ func balancers(p *Plan) {
 	}
 }
 
-// putInAgain adds admins who uncordon nodes, in some worlds whose machines are targets. Running the same command again fences these
+// addUncordons adds admins who uncordon nodes, in some worlds whose machines are targets. Running the same command again fences these
 // nodes again, and their machines leave the load balancer once more. It draws from its own generator, so that all other worlds stay
 // the same.
-func putInAgain(p *Plan) {
+func addUncordons(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x7075746e))}
-	if b := &p.Balancer; !p.balanced() || b.Pods || !b.Bound || p.Request.Strategy != record.Surge || !d.chance(25) {
+	if b := &p.Balancer; !p.hasBalancer() || b.Pods || !b.Bound || p.Request.Strategy != record.Surge || !d.chance(25) {
 		return
 	}
 	p.Balancer.Stuck = p.Balancer.Stuck || d.chance(40)
@@ -58,11 +58,11 @@ func putInAgain(p *Plan) {
 	}
 }
 
-// diesBeforeTargets kills the process again and again in some worlds whose targets are pods. The targets drain for longer than it
+// addKillsBeforeTargetsDrain kills the process again and again in some worlds whose targets are pods. The targets drain for longer than it
 // takes until the command runs again. It draws from its own generator, so that all other worlds stay the same.
-func diesBeforeTargets(p *Plan) {
+func addKillsBeforeTargetsDrain(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x64696573))}
-	if b := &p.Balancer; !p.balanced() || !b.Pods || !b.Bound || b.Stuck || p.Request.Strategy != record.Surge || !d.chance(30) {
+	if b := &p.Balancer; !p.hasBalancer() || !b.Pods || !b.Bound || b.Stuck || p.Request.Strategy != record.Surge || !d.chance(30) {
 		return
 	}
 	p.Balancer.Delay = d.between(12*time.Minute, 15*time.Minute)
@@ -74,47 +74,47 @@ func diesBeforeTargets(p *Plan) {
 	}
 }
 
-func (p *Plan) balanced() bool { return p.Balancer.Delay > 0 }
+func (p *Plan) hasBalancer() bool { return p.Balancer.Delay > 0 }
 
 // targetGroups returns the target groups as their cloud shows them.
 func (p *Plan) targetGroups() []nodegroup.TargetGroup {
-	if !p.balanced() {
+	if !p.hasBalancer() {
 		return nil
 	}
 	return []nodegroup.TargetGroup{{ID: "arn:web", Name: "web", Delay: p.Balancer.Delay, Bound: p.Balancer.Bound}}
 }
 
-// addressOf returns the address of a pod that will be a target, and "" for all others.
-func (c *cluster) addressOf(pod *corev1.Pod) string {
-	m := c.makers[pod.Labels["app"]]
-	if !c.plan.balanced() || !c.plan.Balancer.Pods || m == nil || !m.Served {
+// targetAddress returns the address of a pod that will be a target, and "" for all others.
+func (c *cluster) targetAddress(pod *corev1.Pod) string {
+	m := c.controllers[pod.Labels["app"]]
+	if !c.plan.hasBalancer() || !c.plan.Balancer.Pods || m == nil || !m.Served {
 		return ""
 	}
 	return "ip-" + string(pod.UID)
 }
 
-// deregister makes the controller take a target out, if the ID is that of a target.
-func (c *cluster) deregister(id string) {
+// deregisterTarget makes the controller take a target out, if the ID is that of a target.
+func (c *cluster) deregisterTarget(id string) {
 	b := &c.plan.Balancer
-	if _, known := c.taken[id]; known || id == "" || !b.Bound || (b.Stuck && !c.calm) {
+	if _, known := c.deregisteredAt[id]; known || id == "" || !b.Bound || (b.Stuck && !c.calm) {
 		return
 	}
-	c.taken[id] = c.now.Add(c.draw(b.Late))
+	c.deregisteredAt[id] = c.now.Add(c.drawUpTo(b.Late))
 }
 
-// excludeNode registers or deregisters a node's machine as the node's label says.
-func (c *cluster) excludeNode(node *corev1.Node) {
+// followExclusion registers or deregisters a node's machine as the node's label says.
+func (c *cluster) followExclusion(node *corev1.Node) {
 	i := c.instanceOf(node)
 	switch _, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]; {
-	case !c.plan.balanced() || c.plan.Balancer.Pods || i == nil:
+	case !c.plan.hasBalancer() || c.plan.Balancer.Pods || i == nil:
 	case excluded:
-		if _, known := c.excluded[i.id]; !known {
-			c.excluded[i.id] = c.now
+		if _, known := c.excludedSince[i.id]; !known {
+			c.excludedSince[i.id] = c.now
 		}
-		c.deregister(i.id)
+		c.deregisterTarget(i.id)
 	default:
-		delete(c.taken, i.id)
-		delete(c.excluded, i.id)
+		delete(c.deregisteredAt, i.id)
+		delete(c.excludedSince, i.id)
 	}
 }
 
@@ -125,15 +125,15 @@ const (
 	targetDraining
 )
 
-// stateOf returns the current state of a target. A machine that ended is no target, and a pod is one until it is taken out.
-func (c *cluster) stateOf(id string) int {
-	taken, out := c.taken[id]
+// targetState returns the current state of a target. A machine that ended is no target, and a pod is one until it is taken out.
+func (c *cluster) targetState(id string) int {
+	taken, out := c.deregisteredAt[id]
 	switch {
 	case out && !c.now.Before(taken.Add(c.plan.Balancer.Delay)):
 		return targetNone
 	case out && !c.now.Before(taken):
 		return targetDraining
-	case !out && c.calm && c.plan.Balancer.Pods && !c.serves(types.UID(strings.TrimPrefix(id, "ip-"))):
+	case !out && c.calm && c.plan.Balancer.Pods && !c.isPodServing(types.UID(strings.TrimPrefix(id, "ip-"))):
 		return targetNone // a stuck controller has caught up
 	case c.plan.Balancer.Pods == (c.cloud.instances[id] == nil):
 		return targetRegistered
@@ -141,20 +141,20 @@ func (c *cluster) stateOf(id string) int {
 	return targetNone
 }
 
-// serves reports whether the pod exists and has not completed.
-func (c *cluster) serves(uid types.UID) bool {
+// isPodServing reports whether the pod exists and has not completed.
+func (c *cluster) isPodServing(uid types.UID) bool {
 	pod := c.pods[uid]
 	return pod != nil && pod.Status.Phase != corev1.PodSucceeded
 }
 
 // listTargets returns the targets among the IDs.
 func (c *cluster) listTargets(ids []string) ([]nodegroup.Target, error) {
-	if c.befalls(CloudBlind) || c.befalls(BalancersBlind) {
+	if c.drawFault(CloudBlind) || c.drawFault(BalancersBlind) {
 		return nil, errors.New("load balancers cannot be read")
 	}
 	var all []nodegroup.Target
 	for _, id := range ids {
-		if state := c.stateOf(id); state != targetNone {
+		if state := c.targetState(id); state != targetNone {
 			all = append(all, nodegroup.Target{Group: c.plan.targetGroups()[0], ID: id, Draining: state == targetDraining})
 		}
 	}
@@ -163,23 +163,23 @@ func (c *cluster) listTargets(ids []string) ([]nodegroup.Target, error) {
 
 // targetPolls are a process's polls of load balancers.
 type targetPolls struct {
-	read   nodegroup.Targets
-	asked  time.Time
-	asking bool
-	// planned is the number of the last time at which a poll is planned. Only the last one counts.
-	planned int
+	read     nodegroup.Targets
+	lastPoll time.Time
+	polling  bool
+	// lastScheduled is the number of the last scheduled poll. Earlier scheduled polls are cancelled.
+	lastScheduled int
 }
 
-// askTargets schedules the next poll of the load balancers.
-func (p *process) askTargets(watch upgrade.TargetWatch) {
+// scheduleTargetPoll schedules the next poll of the load balancers.
+func (p *process) scheduleTargetPoll(watch upgrade.TargetWatch) {
 	t := &p.targets
-	t.planned++
-	if t.asking || watch.Every == 0 {
+	t.lastScheduled++
+	if t.polling || watch.Every == 0 {
 		return
 	}
-	planned := t.planned
-	p.awake(max(0, t.asked.Add(watch.Every).Sub(p.c.now)), func() {
-		if t.planned == planned && !t.asking {
+	planned := t.lastScheduled
+	p.whenAwake(max(0, t.lastPoll.Add(watch.Every).Sub(p.c.now)), func() {
+		if t.lastScheduled == planned && !t.polling {
 			p.readTargets(watch.IDs)
 		}
 	})
@@ -187,15 +187,15 @@ func (p *process) askTargets(watch upgrade.TargetWatch) {
 
 func (p *process) readTargets(ids []string) {
 	t := &p.targets
-	t.asking, t.asked = true, p.c.now
+	t.polling, t.lastPoll = true, p.c.now
 	list, err := p.c.listTargets(ids)
 	observed := p.c.now
-	p.awake(p.c.draw(500*time.Millisecond), func() {
-		t.asking = false
+	p.whenAwake(p.c.drawUpTo(500*time.Millisecond), func() {
+		t.polling = false
 		if err == nil {
 			t.read.Observed, t.read.List = observed, list
 		}
-		p.look()
+		p.turnSoon()
 	})
 }
 
@@ -214,63 +214,63 @@ func allTargets() []string {
 	return []string{ofMachines, ofPods, ofProvider, stuck, keepNode, keepPods, toBeRead}
 }
 
-func (t Tally) balancer(b *Balancer) {
+func (t Tally) countBalancer(b *Balancer) {
 	if b.Delay == 0 {
 		return
 	}
 	for name, is := range map[string]bool{ofMachines: b.Bound && !b.Pods, ofPods: b.Bound && b.Pods, ofProvider: !b.Bound, stuck: b.Bound && b.Stuck} {
 		if is {
-			t.met("targets", name)
+			t.count("targets", name)
 		}
 	}
 }
 
-// targets counts the reasons for which an empty node is kept.
-func (t Tally) targets(step *upgrade.Step) {
+// countTargets counts the reasons for which an empty node is kept.
+func (t Tally) countTargets(step *upgrade.Step) {
 	switch why := step.Status.Waiting; {
 	case strings.HasPrefix(why, "load balancers to be read"):
-		t.met("targets", toBeRead)
+		t.count("targets", toBeRead)
 	case !strings.HasPrefix(why, "target group web to remove node "):
 	case strings.Contains(why, "target ip-"):
-		t.met("targets", keepPods)
+		t.count("targets", keepPods)
 	default:
-		t.met("targets", keepNode)
+		t.count("targets", keepNode)
 	}
 }
 
-// letGo checks E45 for load balancers: no machine is terminated while a target that was seen to drain still drains. That includes the
+// checkTargetsGone checks E45 for load balancers: no machine is terminated while a target that was seen to drain still drains. That includes the
 // pods that the upgrade evicted from the node. In worlds without faults, no target may still be registered either.
-func (r *rules) letGo(w *upgrade.World, m *nodegroup.Member) {
-	if !r.c.plan.balanced() {
+func (r *rules) checkTargetsGone(w *upgrade.World, m *nodegroup.Member) {
+	if !r.c.plan.hasBalancer() {
 		return
 	}
-	for _, id := range append(slices.Clone(r.sent[m.Node.UID]), m.Instance.ID) {
-		state := r.c.stateOf(id)
+	for _, id := range append(slices.Clone(r.evictedAddresses[m.Node.UID]), m.Instance.ID) {
+		state := r.c.targetState(id)
 		seen := slices.ContainsFunc(w.Targets.List, func(t nodegroup.Target) bool { return t.ID == id && t.Draining })
 		switch {
 		case state == targetDraining && (seen || !r.c.plan.hasFault(CloudBlind, BalancersBlind)):
-			r.fail("E45", "node %s is removed, and its target %s drains for another %s", m.Name(), id, r.c.taken[id].Add(r.c.plan.Balancer.Delay).Sub(r.c.now))
+			r.fail("E45", "node %s is removed, and its target %s drains for another %s", m.Name(), id, r.c.deregisteredAt[id].Add(r.c.plan.Balancer.Delay).Sub(r.c.now))
 		case state == targetRegistered && r.quiet && r.c.plan.Balancer.Bound && !r.c.plan.Balancer.Stuck:
 			r.fail("E45", "node %s is removed, and its target %s is still registered", m.Name(), id)
 		}
 	}
 }
 
-// forgetSent forgets the pods that left nodes which the record no longer has: another drain follows the targets of its own pods.
-func (r *rules) forgetSent(rec *record.Record) {
+// forgetEvictedPods forgets the pods that left nodes which the record no longer has: another drain follows the targets of its own pods.
+func (r *rules) forgetEvictedPods(rec *record.Record) {
 	kept := map[types.UID]bool{}
 	for _, n := range rec.Nodes {
 		kept[n.UID] = true
 	}
-	maps.DeleteFunc(r.sent, func(node types.UID, _ []string) bool { return !kept[node] })
+	maps.DeleteFunc(r.evictedAddresses, func(node types.UID, _ []string) bool { return !kept[node] })
 }
 
-// saysOverdue checks E45 for messages about a machine that stays a target. The machine had the time to leave since its node was last
+// checkOverdueTargets checks E45 for messages about a machine that stays a target. The machine had the time to leave since its node was last
 // taken out of the load balancers. It keeps the node for no longer than the node's limit.
-func (r *rules) saysOverdue(w *upgrade.World, step *upgrade.Step) {
+func (r *rules) checkOverdueTargets(w *upgrade.World, step *upgrade.Step) {
 	lags := r.c.plan.WatchLag > 0 || r.c.plan.hasFault(WatchSlow)
 	for _, b := range step.Blocked {
-		m := find(w, b.Node)
+		m := memberNamed(w, b.Node)
 		if b.Kind != drain.TargetStays || m == nil || m.Node == nil || !strings.Contains(b.Detail, "target "+m.Instance.ID+" ") {
 			continue
 		}
@@ -281,16 +281,16 @@ func (r *rules) saysOverdue(w *upgrade.World, step *upgrade.Step) {
 		if m.Node.Labels[corev1.LabelNodeExcludeBalancers] == "" {
 			r.fail("E45", "node %s is not to be taken out of its load balancer, and it is said: %s", b.Node, b.Detail)
 		}
-		if since, out := r.c.excluded[m.Instance.ID]; out && !lags && w.Now.Sub(since) < r.c.plan.Balancer.Delay {
+		if since, out := r.c.excludedSince[m.Instance.ID]; out && !lags && w.Now.Sub(since) < r.c.plan.Balancer.Delay {
 			r.fail("E45", "node %s was taken out of its load balancer %s ago, which takes %s, and it is said: %s", b.Node, w.Now.Sub(since), r.c.plan.Balancer.Delay, b.Detail)
 		}
 	}
 }
 
-// sendAway records the address of a pod that the process evicts. From then on the upgrade must wait for the load-balancer target with
+// noteEvictedPod records the address of a pod that the process evicts. From then on the upgrade must wait for the load-balancer target with
 // that address.
-func (r *rules) sendAway(node types.UID, pod *corev1.Pod) {
-	if address := pod.Status.PodIP; address != "" && !slices.Contains(r.sent[node], address) {
-		r.sent[node] = append(r.sent[node], address)
+func (r *rules) noteEvictedPod(node types.UID, pod *corev1.Pod) {
+	if address := pod.Status.PodIP; address != "" && !slices.Contains(r.evictedAddresses[node], address) {
+		r.evictedAddresses[node] = append(r.evictedAddresses[node], address)
 	}
 }

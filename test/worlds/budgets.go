@@ -24,7 +24,7 @@ func budgetName(i int, b Budget) string { return fmt.Sprintf("%s-%d", b.Workload
 
 func newBudget(i int, b Budget) *policyv1.PodDisruptionBudget {
 	pdb := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: budgetName(i, b), Generation: 1},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: budgetName(i, b), Generation: 1},
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": b.Workload}}},
 	}
 	value := intstr.FromInt(b.N)
@@ -52,20 +52,20 @@ func newBudget(i int, b Budget) *policyv1.PodDisruptionBudget {
 }
 
 func (c *cluster) putBudget(pdb *policyv1.PodDisruptionBudget) {
-	pdb.ResourceVersion = c.touch()
+	pdb.ResourceVersion = c.nextVersion()
 	c.budgets[pdb.Name] = pdb
-	c.watch(change{budget: pdb})
+	c.onChange(change{budget: pdb})
 }
 
-func (c *cluster) dropBudget(name string) {
+func (c *cluster) deleteBudget(name string) {
 	if pdb, ok := c.budgets[name]; ok {
 		delete(c.budgets, name)
-		c.watch(change{budget: pdb, gone: true})
+		c.onChange(change{budget: pdb, gone: true})
 	}
 }
 
-// covers reports whether the budget selects the pod, as the API server decides it. Only three forms of selectors are drawn.
-func covers(pdb *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
+// isCovered reports whether the budget selects the pod, as the API server decides it. Only three forms of selectors are drawn.
+func isCovered(pdb *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 	selector := pdb.Spec.Selector
 	switch {
 	case selector == nil || len(selector.MatchExpressions) > 0:
@@ -77,48 +77,48 @@ func covers(pdb *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 	}
 }
 
-// count makes the disruption controller recompute the budgets of a changed pod a moment later.
-func (c *cluster) count(pod *corev1.Pod) {
+// scheduleBudgetSync makes the disruption controller recompute the budgets of a changed pod a moment later.
+func (c *cluster) scheduleBudgetSync(pod *corev1.Pod) {
 	for _, name := range sortedKeys(c.budgets) {
-		if covers(c.budgets[name], pod) && !c.stale[name] {
+		if isCovered(c.budgets[name], pod) && !c.stale[name] {
 			c.stale[name] = true
 			lag := 50 * time.Millisecond
-			if c.befalls(BudgetSlow) {
+			if c.drawFault(BudgetSlow) {
 				lag = 1500 * time.Millisecond
 			}
-			c.after(lag, func() { c.sync(name) })
+			c.after(lag, func() { c.syncBudget(name) })
 		}
 	}
 }
 
-// sync computes a budget's status, as the disruption controller does (Kubernetes K11).
-func (c *cluster) sync(name string) {
+// syncBudget computes a budget's status, as the disruption controller does (Kubernetes K11).
+func (c *cluster) syncBudget(name string) {
 	c.stale[name] = false
 	old, ok := c.budgets[name]
 	if !ok {
 		return
 	}
 	pdb := old.DeepCopy()
-	pdb.Status = c.status(old)
+	pdb.Status = c.budgetStatus(old)
 	if equalStatus(&old.Status, &pdb.Status) {
 		return
 	}
 	if len(pdb.Status.DisruptedPods) > 0 {
-		c.after(disruptedFor, func() { c.sync(name) })
+		c.after(disruptedFor, func() { c.syncBudget(name) })
 	}
 	c.putBudget(pdb)
 }
 
-func (c *cluster) status(pdb *policyv1.PodDisruptionBudget) policyv1.PodDisruptionBudgetStatus {
+func (c *cluster) budgetStatus(pdb *policyv1.PodDisruptionBudget) policyv1.PodDisruptionBudgetStatus {
 	disrupted := map[string]metav1.Time{}
 	matched, healthy := 0, 0
 	scale := map[string]int{}
 	for _, pod := range c.pods {
-		if !covers(pdb, pod) {
+		if !isCovered(pdb, pod) {
 			continue
 		}
 		matched++
-		m := c.makers[pod.Labels["app"]]
+		m := c.controllers[pod.Labels["app"]]
 		scale[m.Name] = m.scale
 		if m.Kind == Bare || m.Kind == Mirror || m.Kind == Finished || m.Kind == Ending || m.Kind == DaemonSet {
 			scale[m.Name] = 0
@@ -128,11 +128,11 @@ func (c *cluster) status(pdb *policyv1.PodDisruptionBudget) policyv1.PodDisrupti
 		if evicted {
 			disrupted[pod.Name] = at
 		}
-		if !evicted && pod.DeletionTimestamp == nil && podIsReady(pod) {
+		if !evicted && pod.DeletionTimestamp == nil && isPodReady(pod) {
 			healthy++
 		}
 	}
-	expected, desired := expectation(pdb, matched, scale)
+	expected, desired := expectedPods(pdb, matched, scale)
 	allowed := max(0, healthy-desired)
 	if expected <= 0 {
 		allowed = 0
@@ -143,9 +143,9 @@ func (c *cluster) status(pdb *policyv1.PodDisruptionBudget) policyv1.PodDisrupti
 	}
 }
 
-// expectation returns the number of pods that a budget expects, and the number that it wants healthy (disruption.go,
+// expectedPods returns the number of pods that a budget expects, and the number that it wants healthy (disruption.go,
 // getExpectedPodCount).
-func expectation(pdb *policyv1.PodDisruptionBudget, matched int, scale map[string]int) (expected, desired int) {
+func expectedPods(pdb *policyv1.PodDisruptionBudget, matched int, scale map[string]int) (expected, desired int) {
 	total := 0
 	for _, n := range scale {
 		total += n
@@ -180,22 +180,22 @@ func equalStatus(a, b *policyv1.PodDisruptionBudgetStatus) bool {
 		a.DesiredHealthy == b.DesiredHealthy && a.DisruptionsAllowed == b.DisruptionsAllowed
 }
 
-func podIsReady(pod *corev1.Pod) bool {
+func isPodReady(pod *corev1.Pod) bool {
 	return len(pod.Status.Conditions) > 0 && pod.Status.Conditions[0].Status == corev1.ConditionTrue
 }
 
-// verdict returns the eviction API's answer for a pod and the budgets, before anything is done (eviction.go). spends names the budget
+// answerEviction returns the eviction API's answer for a pod and the budgets, before anything is done (eviction.go). spends names the budget
 // that an accepted eviction uses.
-func verdict(pod *corev1.Pod, budgets map[string]*policyv1.PodDisruptionBudget, ending bool) (spends string, err error) {
+func answerEviction(pod *corev1.Pod, budgets map[string]*policyv1.PodDisruptionBudget, ending bool) (spends string, err error) {
 	if ending {
-		return "", forbidden("namespace is being terminated", corev1.NamespaceTerminatingCause)
+		return "", errForbidden("namespace is being terminated", corev1.NamespaceTerminatingCause)
 	}
 	if pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
 		return "", nil
 	}
 	var mine []*policyv1.PodDisruptionBudget
 	for _, pdb := range budgets {
-		if covers(pdb, pod) {
+		if isCovered(pdb, pod) {
 			mine = append(mine, pdb)
 		}
 	}
@@ -208,18 +208,18 @@ func verdict(pod *corev1.Pod, budgets map[string]*policyv1.PodDisruptionBudget, 
 	pdb, st := mine[0], &mine[0].Status
 	always := pdb.Spec.UnhealthyPodEvictionPolicy != nil && *pdb.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow
 	switch {
-	case !podIsReady(pod) && (always || (st.CurrentHealthy >= st.DesiredHealthy && st.DesiredHealthy > 0)):
+	case !isPodReady(pod) && (always || (st.CurrentHealthy >= st.DesiredHealthy && st.DesiredHealthy > 0)):
 		return "", nil
 	case st.ObservedGeneration < pdb.Generation:
-		return "", tooMany(10, "is still being processed by the server")
+		return "", errTooMany(10, "is still being processed by the server")
 	case st.DisruptionsAllowed <= 0:
-		return "", tooMany(0, fmt.Sprintf("needs %d healthy pods and has %d currently", st.DesiredHealthy, st.CurrentHealthy))
+		return "", errTooMany(0, fmt.Sprintf("needs %d healthy pods and has %d currently", st.DesiredHealthy, st.CurrentHealthy))
 	}
 	return pdb.Name, nil
 }
 
-// evict acts as the eviction API. An eviction with the wrong UID fails only after it was charged to the budget (Kubernetes K01).
-func (c *cluster) evict(a schedule.Eviction) error {
+// evictPod acts as the eviction API. An eviction with the wrong UID fails only after it was charged to the budget (Kubernetes K01).
+func (c *cluster) evictPod(a schedule.Eviction) error {
 	var pod *corev1.Pod
 	for _, p := range c.pods {
 		if p.Name == a.Pod {
@@ -229,15 +229,15 @@ func (c *cluster) evict(a schedule.Eviction) error {
 	if pod == nil {
 		return apierrors.NewNotFound(corev1.Resource("pods"), a.Pod)
 	}
-	spends, err := verdict(pod, c.budgets, c.ending)
+	spends, err := answerEviction(pod, c.budgets, c.namespaceEnding)
 	if err != nil {
 		return err
 	}
 	if spends != "" {
-		c.spend(spends, pod.Name)
+		c.chargeBudget(spends, pod.Name)
 	}
 	if pod.UID != a.UID {
-		return conflict("pods", a.Pod)
+		return errConflict("pods", a.Pod)
 	}
 	if evicted := pod.DeepCopy(); pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" {
 		evicted.Status.Conditions = append(evicted.Status.Conditions, corev1.PodCondition{
@@ -245,11 +245,11 @@ func (c *cluster) evict(a schedule.Eviction) error {
 		})
 		c.putPod(evicted)
 	}
-	c.delete(pod.UID)
+	c.deletePod(pod.UID)
 	return nil
 }
 
-func (c *cluster) spend(budget, pod string) {
+func (c *cluster) chargeBudget(budget, pod string) {
 	pdb := c.budgets[budget].DeepCopy()
 	pdb.Status.DisruptionsAllowed--
 	if pdb.Status.DisruptedPods == nil {
@@ -257,23 +257,23 @@ func (c *cluster) spend(budget, pod string) {
 	}
 	pdb.Status.DisruptedPods[pod] = metav1.Time{Time: c.now}
 	c.putBudget(pdb)
-	c.charged[pod] = c.now
-	c.after(disruptedFor, func() { c.sync(budget) })
+	c.chargedAt[pod] = c.now
+	c.after(disruptedFor, func() { c.syncBudget(budget) })
 }
 
-func tooMany(after int, why string) error {
+func errTooMany(after int, why string) error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", after)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget " + why}}
 	return err
 }
 
-func forbidden(why string, cause metav1.CauseType) error {
+func errForbidden(why string, cause metav1.CauseType) error {
 	err := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New(why))
 	err.ErrStatus.Code = http.StatusForbidden
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: cause}}
 	return err
 }
 
-func conflict(resource, name string) error {
+func errConflict(resource, name string) error {
 	return apierrors.NewConflict(schema.GroupResource{Resource: resource}, name, errors.New("the object has been modified"))
 }

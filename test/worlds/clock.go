@@ -18,8 +18,8 @@ func (c *clock) after(d time.Duration, do func()) {
 	heap.Push(&c.queue, event{at: c.now.Add(max(0, d)), serial: c.serial, do: do})
 }
 
-// tick runs the next event and reports whether there was one.
-func (c *clock) tick() bool {
+// runNextEvent runs the next event and reports whether there was one.
+func (c *clock) runNextEvent() bool {
 	if len(c.queue) == 0 {
 		return false
 	}

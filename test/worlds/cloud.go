@@ -38,7 +38,7 @@ type cloud struct {
 	instances       map[string]*instance
 	tokens          map[string]bool
 	serial          int
-	filling         bool
+	resizing        bool
 	// shrunk counts, by instance, the terminations that lowered the size. scaledIn lists the nodes that the cloud itself removed
 	// because it had too many.
 	shrunk   map[string]int
@@ -65,19 +65,19 @@ func newCloud(p *Plan) cloud {
 	if p.Suspended {
 		k.suspended = []string{rebalance}
 	}
-	if p.sized() {
-		k.desired = len(p.Nodes) - p.onStandby()
+	if p.hasSize() {
+		k.desired = len(p.Nodes) - p.countStandby()
 		k.max = k.desired + p.Room
 		k.min = max(0, k.desired-p.Slack)
 	}
-	k.operations = p.bygone()
+	k.operations = p.pastOperations()
 	return k
 }
 
-func (k *cloud) add(i *instance) { k.instances[i.id] = i }
+func (k *cloud) addInstance(i *instance) { k.instances[i.id] = i }
 
-// living returns the instances that are not being terminated and not on Standby, by ID.
-func (k *cloud) living() []*instance {
+// livePodsOf returns the instances that are not being terminated and not on Standby, by ID.
+func (k *cloud) liveInstances() []*instance {
 	var living []*instance
 	for _, id := range slices.Sorted(maps.Keys(k.instances)) {
 		if i := k.instances[id]; !i.leaving && !i.standby {
@@ -87,28 +87,28 @@ func (k *cloud) living() []*instance {
 	return living
 }
 
-func (k *cloud) zones() map[string]int {
+func (k *cloud) nodesPerZone() map[string]int {
 	zones := map[string]int{}
-	for _, i := range k.living() {
+	for _, i := range k.liveInstances() {
 		zones[i.zone]++
 	}
 	return zones
 }
 
-func answered(outcome nodegroup.Outcome, format string, args ...any) error {
+func errCloud(outcome nodegroup.Outcome, format string, args ...any) error {
 	return &provider.Error{Outcome: outcome, Err: fmt.Errorf(format, args...)}
 }
 
-// doCloud carries out one request, as AWS and the provider for Auto Scaling groups do together.
-func (c *cluster) doCloud(action nodegroup.Action) error {
+// carryOutCloudRequest carries out one request, as AWS and the provider for Auto Scaling groups do together.
+func (c *cluster) carryOutCloudRequest(action nodegroup.Action) error {
 	k := &c.cloud
 	if c.plan.CloudLag > 0 {
-		k.readings = append(k.readings, c.group())
+		k.readings = append(k.readings, c.readGroup())
 	}
 	switch a := action.(type) {
 	case nodegroup.SetRevision:
 		if a.To.ID == madeUp && a.Recorded {
-			return answered(nodegroup.OutcomeFatal, "this tool creates no template version from a record")
+			return errCloud(nodegroup.OutcomeFatal, "this tool creates no template version from a record")
 		}
 		k.pointed = a.To.ID
 	case nodegroup.Quiesce:
@@ -121,7 +121,7 @@ func (c *cluster) doCloud(action nodegroup.Action) error {
 		k.suspended = slices.DeleteFunc(slices.Clone(k.suspended), func(s string) bool { return slices.Contains(a.Processes, s) })
 	case nodegroup.RaiseMax:
 		if k.max < a.Max && k.max != a.From {
-			return answered(nodegroup.OutcomeMoved, "the maximum changed to %d from %d", k.max, a.From)
+			return errCloud(nodegroup.OutcomeMoved, "the maximum changed to %d from %d", k.max, a.From)
 		}
 		k.max = max(k.max, a.Max)
 	case nodegroup.LowerMax:
@@ -135,7 +135,7 @@ func (c *cluster) doCloud(action nodegroup.Action) error {
 	case nodegroup.CancelOperation:
 		return c.cancelOperation(a)
 	default:
-		return answered(nodegroup.OutcomeFatal, "the cloud cannot %s", action)
+		return errCloud(nodegroup.OutcomeFatal, "the cloud cannot %s", action)
 	}
 	return nil
 }
@@ -146,9 +146,9 @@ func (c *cluster) lowerMax(a nodegroup.LowerMax) error {
 	case k.max <= a.Max:
 		return nil
 	case k.max != a.From:
-		return answered(nodegroup.OutcomeMoved, "the maximum changed to %d from %d", k.max, a.From)
+		return errCloud(nodegroup.OutcomeMoved, "the maximum changed to %d from %d", k.max, a.From)
 	case k.desired > a.Max:
-		return answered(nodegroup.OutcomeMoved, "the desired size is %d", k.desired)
+		return errCloud(nodegroup.OutcomeMoved, "the desired size is %d", k.desired)
 	}
 	k.max = a.Max
 	return nil
@@ -159,57 +159,57 @@ func (c *cluster) addCapacity(a nodegroup.AddCapacity) error {
 	if a.Zone == "" {
 		switch {
 		case k.desired != a.Desired:
-			return answered(nodegroup.OutcomeMoved, "the desired size changed to %d from %d", k.desired, a.Desired)
+			return errCloud(nodegroup.OutcomeMoved, "the desired size changed to %d from %d", k.desired, a.Desired)
 		case k.max != a.Max:
-			return answered(nodegroup.OutcomeMoved, "the maximum changed to %d from %d", k.max, a.Max)
+			return errCloud(nodegroup.OutcomeMoved, "the maximum changed to %d from %d", k.max, a.Max)
 		}
 		k.max, k.desired = k.max+a.N, k.desired+a.N
-		c.fill()
+		c.reconcileSize()
 		return nil
 	}
 	switch {
 	case c.plan.Zoneless:
-		return answered(nodegroup.OutcomeUnsupported, "LaunchInstances is not known here (InvalidAction)")
+		return errCloud(nodegroup.OutcomeUnsupported, "LaunchInstances is not known here (InvalidAction)")
 	case k.tokens[a.Token]:
 		return nil
 	case k.desired+a.N > k.max:
-		return answered(nodegroup.OutcomeMoved, "the desired size would be %d, above max value %d", k.desired+a.N, k.max)
-	case c.befalls(ZoneFull):
-		return answered(nodegroup.OutcomeExhausted, "no capacity in zone %s (InsufficientInstanceCapacity)", a.Zone)
+		return errCloud(nodegroup.OutcomeMoved, "the desired size would be %d, above max value %d", k.desired+a.N, k.max)
+	case c.drawFault(ZoneFull):
+		return errCloud(nodegroup.OutcomeExhausted, "no capacity in zone %s (InsufficientInstanceCapacity)", a.Zone)
 	}
 	k.tokens[a.Token] = true
 	k.desired += a.N
 	for range a.N {
-		c.launch(a.Zone, a.Token)
+		c.launchInstance(a.Zone, a.Token)
 	}
 	return nil
 }
 
-// launch starts an instance of the revision that the group points at. Its node follows.
-func (c *cluster) launch(zone, token string) {
+// launchInstance starts an instance of the revision that the group points at. Its node follows.
+func (c *cluster) launchInstance(zone, token string) {
 	k := &c.cloud
 	k.serial++
 	i := &instance{id: fmt.Sprintf("i-new-%s-%02d", zone, k.serial), zone: zone, revision: k.pointed, token: token}
-	k.add(i)
-	boot := c.plan.Boot + c.draw(c.plan.Boot/4)
+	k.addInstance(i)
+	boot := c.plan.Boot + c.drawUpTo(c.plan.Boot/4)
 	if c.calm {
 		boot = min(boot, c.plan.Request.BootTimeout.Duration/3) // a group without zones launches instances one after the other
 	}
-	unlabelled := c.befalls(BootUnlabelled)
+	unlabelled := c.drawFault(BootUnlabelled)
 	switch {
-	case c.befalls(BootNever):
+	case c.drawFault(BootNever):
 		i.unhealthy = true
 		c.after(boot, func() { i.inService = true })
 		return
-	case c.befalls(BootLate):
-		boot += c.draw(30 * time.Minute)
+	case c.drawFault(BootLate):
+		boot += c.drawUpTo(30 * time.Minute)
 	}
 	c.after(boot/2, func() { i.inService = true })
-	c.after(boot, func() { c.join(i, unlabelled) })
+	c.after(boot, func() { c.registerNode(i, unlabelled) })
 }
 
-// join registers the instance's node, which becomes Ready a moment later.
-func (c *cluster) join(i *instance, unlabelled bool) {
+// registerNode registers the instance's node, which becomes Ready a moment later.
+func (c *cluster) registerNode(i *instance, unlabelled bool) {
 	if i.leaving || c.cloud.instances[i.id] == nil {
 		return
 	}
@@ -225,41 +225,41 @@ func (c *cluster) join(i *instance, unlabelled bool) {
 	}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Time{Time: c.now}}}
 	if c.plan.TaintLag > 0 {
-		node.Spec.Taints = append(node.Spec.Taints, notReady())
+		node.Spec.Taints = append(node.Spec.Taints, notReadyTaint())
 	}
 	c.closeNode(node)
 	c.putNode(node)
 	c.shadow[node.Name] = node
-	c.after(c.draw(20*time.Second), func() { c.setReady(node.Name, true) })
+	c.after(c.drawUpTo(20*time.Second), func() { c.setNodeReady(node.Name, true) })
 }
 
-// fill keeps the group at its size, as its cloud does. It launches in the zone with the fewest nodes, or removes the newest instance.
-func (c *cluster) fill() {
-	if c.cloud.filling || !c.plan.sized() {
+// reconcileSize keeps the group at its size, as its cloud does. It launches in the zone with the fewest nodes, or removes the newest instance.
+func (c *cluster) reconcileSize() {
+	if c.cloud.resizing || !c.plan.hasSize() {
 		return
 	}
-	c.cloud.filling = true
-	c.after(time.Second+c.draw(20*time.Second), func() {
-		c.cloud.filling = false
+	c.cloud.resizing = true
+	c.after(time.Second+c.drawUpTo(20*time.Second), func() {
+		c.cloud.resizing = false
 		k := &c.cloud
-		living := k.living()
+		living := k.liveInstances()
 		switch {
-		case len(living) < k.desired && c.befalls(ZoneFull):
-			c.after(time.Minute, c.fill)
+		case len(living) < k.desired && c.drawFault(ZoneFull):
+			c.after(time.Minute, c.reconcileSize)
 		case len(living) < k.desired:
-			c.launch(c.smallestZone(), "")
-			c.fill()
+			c.launchInstance(c.smallestZone(), "")
+			c.reconcileSize()
 		case len(living) > k.desired:
 			victim := living[len(living)-1]
 			k.scaledIn = append(k.scaledIn, victim.id)
-			c.leave(victim)
-			c.fill()
+			c.endInstance(victim)
+			c.reconcileSize()
 		}
 	})
 }
 
 func (c *cluster) smallestZone() string {
-	zones := c.cloud.zones()
+	zones := c.cloud.nodesPerZone()
 	best := ""
 	for i := range c.plan.Zones {
 		if name := zoneName(i); best == "" || zones[name] < zones[best] {
@@ -273,46 +273,46 @@ func (c *cluster) terminate(a nodegroup.Terminate) error {
 	k := &c.cloud
 	i, ok := k.instances[a.Instance]
 	if !ok {
-		return answered(nodegroup.OutcomeMoved, "instance %s is not in the group", a.Instance)
+		return errCloud(nodegroup.OutcomeMoved, "instance %s is not in the group", a.Instance)
 	}
 	if i.leaving && k.shrunk[a.Instance] == 0 {
-		return answered(nodegroup.OutcomeMoved, "instance %s is being terminated", a.Instance)
+		return errCloud(nodegroup.OutcomeMoved, "instance %s is being terminated", a.Instance)
 	}
 	if a.Shrink && k.desired <= k.min {
-		return answered(nodegroup.OutcomeExhausted, "the desired size equals the minimum of %d", k.min)
+		return errCloud(nodegroup.OutcomeExhausted, "the desired size equals the minimum of %d", k.min)
 	}
 	if a.Shrink { // it is not documented whether a second request counts: here it does
 		k.desired--
 		k.shrunk[a.Instance]++
 	}
-	c.leave(i)
-	c.fill()
+	c.endInstance(i)
+	c.reconcileSize()
 	return nil
 }
 
-// leave terminates a machine. Its kubelet falls silent, and its Node object is removed later, unless NodeObjectStays strikes.
-func (c *cluster) leave(i *instance) {
+// storeRequest terminates a machine. Its kubelet falls silent, and its Node object is removed later, unless NodeObjectStays strikes.
+func (c *cluster) endInstance(i *instance) {
 	if i.leaving {
 		return
 	}
 	i.leaving = true
-	name := c.nodeOf(i)
+	name := c.nodeNameOf(i)
 	c.after(c.plan.Leave, func() {
 		delete(c.cloud.instances, i.id)
 		if name == "" {
-			name = c.nodeOf(i)
+			name = c.nodeNameOf(i)
 		}
 		if name == "" {
 			return
 		}
-		c.setReady(name, false)
-		if !c.befalls(NodeObjectStays) {
-			c.after(c.draw(40*time.Second), func() { c.dropNode(name) })
+		c.setNodeReady(name, false)
+		if !c.drawFault(NodeObjectStays) {
+			c.after(c.drawUpTo(40*time.Second), func() { c.deleteNode(name) })
 		}
 	})
 }
 
-func (c *cluster) nodeOf(i *instance) string {
+func (c *cluster) nodeNameOf(i *instance) string {
 	for name, node := range c.nodes {
 		if strings.HasSuffix(node.Spec.ProviderID, "/"+i.id) {
 			return name
@@ -325,21 +325,23 @@ func (c *cluster) instanceOf(node *corev1.Node) *instance {
 	return c.cloud.instances[node.Spec.ProviderID[strings.LastIndex(node.Spec.ProviderID, "/")+1:]]
 }
 
-func revision(id string) nodegroup.Revision { return nodegroup.Revision{ID: id, Name: "workers:" + id} }
+func revisionOf(id string) nodegroup.Revision {
+	return nodegroup.Revision{ID: id, Name: "workers:" + id}
+}
 
-// group returns the group as its provider would describe it now.
-func (c *cluster) group() nodegroup.Group {
+// readGroup returns the group as its provider would describe it now.
+func (c *cluster) readGroup() nodegroup.Group {
 	k := &c.cloud
 	g := nodegroup.Group{
-		Name: "workers", Provider: c.plan.Provider, Wanted: revision(k.wanted), Pointed: revision(k.pointed),
+		Name: "workers", Provider: c.plan.Provider, Wanted: revisionOf(k.wanted), Pointed: revisionOf(k.pointed),
 		Can: c.plan.capabilities(), Spot: c.plan.Spot, Desired: k.desired, Min: k.min, Max: k.max, Observed: c.now,
 	}
 	if !g.Can.ListInstances {
 		g.Pointed = g.Wanted
 		return g
 	}
-	if c.plan.delegated() {
-		g.Managed = c.managed()
+	if c.plan.isDelegated() {
+		g.Managed = c.managedGroup()
 	} else if g.Can.Resize {
 		g.Quiesce, g.Scaling, g.Suspended = []string{rebalance}, []string{alarm}, k.suspended
 	}
@@ -348,13 +350,13 @@ func (c *cluster) group() nodegroup.Group {
 		g.Zones = append(g.Zones, zoneName(i))
 	}
 	for _, i := range k.instances {
-		g.Instances = append(g.Instances, i.described(k.wanted))
+		g.Instances = append(g.Instances, i.describe(k.wanted))
 	}
 	slices.SortFunc(g.Instances, func(a, b nodegroup.Instance) int { return strings.Compare(a.ID, b.ID) })
 	return g
 }
 
-func (i *instance) described(wanted string) nodegroup.Instance {
+func (i *instance) describe(wanted string) nodegroup.Instance {
 	state := nodegroup.InstancePending
 	switch {
 	case i.leaving:
@@ -365,22 +367,22 @@ func (i *instance) described(wanted string) nodegroup.Instance {
 		state = nodegroup.InstanceInService
 	}
 	return nodegroup.Instance{
-		ID: i.id, Zone: i.zone, State: state, Revision: revision(i.revision), Outdated: i.revision != wanted, Protected: i.protected,
+		ID: i.id, Zone: i.zone, State: state, Revision: revisionOf(i.revision), Outdated: i.revision != wanted, Protected: i.protected,
 	}
 }
 
-// describe returns the cloud's answer to a poll: the group as it was up to the cloud's lag ago.
-func (c *cluster) describe() (nodegroup.Group, error) {
-	if c.befalls(CloudBlind) {
+// pollGroup returns the cloud's answer to a poll: the group as it was up to the cloud's lag ago.
+func (c *cluster) pollGroup() (nodegroup.Group, error) {
+	if c.drawFault(CloudBlind) {
 		return nodegroup.Group{}, errors.New("the cloud cannot be reached")
 	}
 	lag := c.plan.CloudLag
-	if c.befalls(CloudStale) {
+	if c.drawFault(CloudStale) {
 		lag = max(lag, 25*time.Second)
 	}
-	g := c.group()
-	if c.befalls(CloudUnknown) {
-		c.obscure(&g)
+	g := c.readGroup()
+	if c.drawFault(CloudUnknown) {
+		c.obscureReading(&g)
 	}
 	if c.calm || lag == 0 {
 		c.cloud.readings = append(c.cloud.readings[:0], g)
@@ -396,10 +398,10 @@ func (c *cluster) describe() (nodegroup.Group, error) {
 	return old, nil
 }
 
-// obscure shows some instances in service in a state that the state machine does not know, as while their root volume is replaced. It
+// obscureReading shows some instances in service in a state that the state machine does not know, as while their root volume is replaced. It
 // may also hide the operations of a cloud that upgrades the group itself.
-func (c *cluster) obscure(g *nodegroup.Group) {
-	if c.plan.delegated() && c.chance(50) {
+func (c *cluster) obscureReading(g *nodegroup.Group) {
+	if c.plan.isDelegated() && c.chance(50) {
 		g.Managed, g.Refusal = nil, "its operations cannot be read"
 	}
 	for i := range g.Instances {

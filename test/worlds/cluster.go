@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	space      = "shop"
+	namespace  = "shop"
 	groupLabel = "example.com/group"
 	imageLabel = "example.com/image"
 	// flavorLabel is a label that some requests want on current nodes (--current).
 	flavorLabel = "example.com/flavor"
 )
 
-func start() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+func worldStart() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // cluster is the true state. Its objects are replaced and never changed, so that an object that was seen stays as it was.
 type cluster struct {
@@ -33,56 +33,57 @@ type cluster struct {
 	plan *Plan
 	rng  *rand.Rand
 	// calm is true once everything that stood in the way was put right.
-	calm    bool
-	nodes   map[string]*corev1.Node
-	pods    map[types.UID]*corev1.Pod
-	budgets map[string]*policyv1.PodDisruptionBudget
-	makers  map[string]*maker
-	cloud   cloud
-	ending  bool
-	version int
+	calm        bool
+	nodes       map[string]*corev1.Node
+	pods        map[types.UID]*corev1.Pod
+	budgets     map[string]*policyv1.PodDisruptionBudget
+	controllers map[string]*controller
+	cloud       cloud
+	// namespaceEnding is true while the namespace of all pods is being deleted.
+	namespaceEnding bool
+	version         int
 	// shadow contains the nodes as they would be without the upgrade: as they were at first, plus the changes of other actors.
 	shadow map[string]*corev1.Node
 	// stale is true for a budget whose status the disruption controller must still compute.
 	stale map[string]bool
 	// watch is called for every change.
-	watch func(change)
+	onChange func(change)
 	// closed contains the new nodes that pods are kept off.
 	closed map[string]bool
 	// closes is called for each new node that pods are kept off.
-	closes func(Closing)
+	onNodeClosed func(Closing)
 	// tainted is called when pods wait on a Ready node until the taint of its condition is removed.
-	tainted func()
+	onTaintWait func()
 	// struck is called for every fault that strikes.
-	struck func(FaultKind)
+	onFault func(FaultKind)
 	// unplaced is called when pods wait for a node. scaling is true while an autoscaler is about to add nodes for them.
-	unplaced func()
-	scaling  bool
+	onUnplacedPod func()
+	scaling       bool
 	// restarted is called for each restart that reached a Deployment, with its result. landed is called for each pod that got a node,
 	// and departs for each pod that is deleted or gone.
-	restarted       func(*maker, schedule.Restart, string)
-	landed, departs func(*corev1.Pod)
+	onRestart             func(*controller, schedule.Restart, string)
+	onPodBound, onPodGone func(*corev1.Pod)
 	// charged is the time, by pod name, at which an eviction of the pod last used up one disruption of a budget.
-	charged map[string]time.Time
-	// taken is when each target was taken out of its load balancer, by target ID.
-	taken map[string]time.Time
-	// excluded is the time since when the label of each machine's node takes the machine out of load balancers.
-	excluded map[string]time.Time
+	chargedAt map[string]time.Time
+	// deregisteredAt is when each target was taken out of its load balancer, by target ID.
+	deregisteredAt map[string]time.Time
+	// excludedSince is, for each machine, the time since when its node's label takes it out of load balancers.
+	excludedSince map[string]time.Time
 	// forced contains the pods that an upgrade deleted.
-	forced map[types.UID]bool
+	deletedByUpgrade map[types.UID]bool
 	// fellSilent contains the nodes that other actors made unready after they had been ready.
 	fellSilent map[types.UID]bool
 	// fell contains the UIDs of pods that became unready after they had been ready.
-	fell map[types.UID]bool
-	// falling contains the pods that are unready for a moment; see fallPods.
-	falling map[types.UID]bool
+	becameUnready map[types.UID]bool
+	// falling contains the pods that are unready for a moment; see addBriefUnreadiness.
+	brieflyUnready map[types.UID]bool
 	// emptied is, by node, when the last pod that a drain waits for left the node.
 	emptied map[string]time.Time
 	// placing is true while a run of the scheduler is scheduled.
-	placing bool
+	binding bool
 }
 
-// change is one event of a watch. Exactly one of the objects is set. gone is true if the object was deleted.
+// changePickedNode is one event of a watch. Exactly one of the objects is set. gone is true if the object was deleted.
 type change struct {
 	node   *corev1.Node
 	pod    *corev1.Pod
@@ -92,39 +93,39 @@ type change struct {
 
 func newCluster(p *Plan) *cluster {
 	c := &cluster{
-		clock: clock{now: start()}, plan: p, rng: rand.New(rand.NewPCG(p.Seed, 0x776f726c)),
+		clock: clock{now: worldStart()}, plan: p, rng: rand.New(rand.NewPCG(p.Seed, 0x776f726c)),
 		nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{}, budgets: map[string]*policyv1.PodDisruptionBudget{},
-		makers: map[string]*maker{}, shadow: map[string]*corev1.Node{}, stale: map[string]bool{}, watch: func(change) {},
-		struck: func(FaultKind) {}, closes: func(Closing) {}, closed: map[string]bool{}, unplaced: func() {}, emptied: map[string]time.Time{},
-		restarted: func(*maker, schedule.Restart, string) {}, landed: func(*corev1.Pod) {}, departs: func(*corev1.Pod) {}, forced: map[types.UID]bool{}, fell: map[types.UID]bool{}, fellSilent: map[types.UID]bool{}, falling: map[types.UID]bool{},
-		charged: map[string]time.Time{}, taken: map[string]time.Time{}, excluded: map[string]time.Time{},
+		controllers: map[string]*controller{}, shadow: map[string]*corev1.Node{}, stale: map[string]bool{}, onChange: func(change) {},
+		onFault: func(FaultKind) {}, onNodeClosed: func(Closing) {}, closed: map[string]bool{}, onUnplacedPod: func() {}, emptied: map[string]time.Time{},
+		onRestart: func(*controller, schedule.Restart, string) {}, onPodBound: func(*corev1.Pod) {}, onPodGone: func(*corev1.Pod) {}, deletedByUpgrade: map[types.UID]bool{}, becameUnready: map[types.UID]bool{}, fellSilent: map[types.UID]bool{}, brieflyUnready: map[types.UID]bool{},
+		chargedAt: map[string]time.Time{}, deregisteredAt: map[string]time.Time{}, excludedSince: map[string]time.Time{},
 	}
 	c.cloud = newCloud(p)
 	for i, n := range p.Nodes {
-		c.found(i, n)
+		c.createNode(i, n)
 	}
 	if p.Outside {
-		c.addOutside("outside")
+		c.addOutsideNode("outside")
 	}
 	for i := range p.Workloads {
-		c.deal(&p.Workloads[i])
+		c.createFirstPods(&p.Workloads[i])
 	}
 	for i, b := range p.Budgets {
 		c.putBudget(newBudget(i, b))
-		c.sync(budgetName(i, b))
+		c.syncBudget(budgetName(i, b))
 	}
 	return c
 }
 
-// since returns how long the world has been going on.
-func (c *cluster) since() time.Duration { return c.now.Sub(start()) }
+// elapsed returns how long the world has been going on.
+func (c *cluster) elapsed() time.Duration { return c.now.Sub(worldStart()) }
 
-func (c *cluster) touch() string {
+func (c *cluster) nextVersion() string {
 	c.version++
 	return strconv.Itoa(c.version)
 }
 
-func (c *cluster) draw(limit time.Duration) time.Duration {
+func (c *cluster) drawUpTo(limit time.Duration) time.Duration {
 	if limit <= 0 {
 		return 0
 	}
@@ -133,25 +134,25 @@ func (c *cluster) draw(limit time.Duration) time.Duration {
 
 func (c *cluster) chance(percent int) bool { return c.rng.IntN(100) < percent }
 
-// found creates a node and its instance as the plan has them at the start.
-func (c *cluster) found(i int, n Node) {
+// readGroup creates a node and its instance as the plan has them at the start.
+func (c *cluster) createNode(i int, n Node) {
 	zone, name, revision := zoneName(n.Zone), nodeName(n, i), "1"
 	if n.Current {
 		revision = "2"
 	}
-	if c.plan.listed() {
-		c.cloud.add(&instance{id: "i-" + name, zone: zone, inService: !n.Standby, standby: n.Standby, revision: revision})
+	if c.plan.listsMachines() {
+		c.cloud.addInstance(&instance{id: "i-" + name, zone: zone, inService: !n.Standby, standby: n.Standby, revision: revision})
 	}
 	if n.Marks&MarkNoNode != 0 {
 		return
 	}
 	node := newNode(name, zone, revision, c.now.Add(-24*time.Hour))
 	if n.Unlabelled {
-		node.Labels[flavorLabel] = flavor("1")
+		node.Labels[flavorLabel] = flavorOf("1")
 	}
-	mark(node, n.Marks, c.plan.Provider)
+	applyMarks(node, n.Marks, c.plan.Provider)
 	if n.Stray {
-		markStray(node)
+		writeStrayMarks(node)
 	}
 	c.putNode(node)
 	c.shadow[name] = node
@@ -165,8 +166,8 @@ func nodeName(n Node, i int) string {
 	return fmt.Sprintf("old-%s-%02d", zoneName(n.Zone), i)
 }
 
-// flavor returns the label value that new nodes of the revision have.
-func flavor(revision string) string {
+// flavorOf returns the label value that new nodes of the revision have.
+func flavorOf(revision string) string {
 	if revision == "1" {
 		return "old"
 	}
@@ -179,7 +180,7 @@ func newNode(name, zone, revision string, at time.Time) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, UID: types.UID("node-" + name), CreationTimestamp: metav1.Time{Time: at},
-			Labels: map[string]string{corev1.LabelTopologyZone: zone, groupLabel: "workers", imageLabel: revision, flavorLabel: flavor(revision)},
+			Labels: map[string]string{corev1.LabelTopologyZone: zone, groupLabel: "workers", imageLabel: revision, flavorLabel: flavorOf(revision)},
 		},
 		Spec:   corev1.NodeSpec{ProviderID: "aws:///" + zone + "/i-" + name},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{readyCondition(true, at)}},
@@ -201,8 +202,8 @@ func fenceTaint(provider string) corev1.Taint {
 	return corev1.Taint{Key: "kubectl-nodeupgrade/outdated", Effect: corev1.TaintEffectNoSchedule}
 }
 
-// mark gives a node the oddities of its marks.
-func mark(node *corev1.Node, marks Marks, provider string) {
+// markPod gives a node the oddities of its marks.
+func applyMarks(node *corev1.Node, marks Marks, provider string) {
 	if marks&MarkCordoned != 0 {
 		node.Spec.Unschedulable = true
 	}
@@ -224,21 +225,21 @@ func mark(node *corev1.Node, marks Marks, provider string) {
 	}
 }
 
-// addOutside adds a node of another group.
-func (c *cluster) addOutside(name string) {
+// addOutsideNode adds a node of another group.
+func (c *cluster) addOutsideNode(name string) {
 	node := newNode(name, "a", "1", c.now)
 	delete(node.Labels, groupLabel)
 	node.Spec.ProviderID = "aws:///a/i-elsewhere-" + name
 	c.putNode(node)
-	c.place()
+	c.bindSoon()
 }
 
 func (c *cluster) putNode(node *corev1.Node) {
-	c.equip(node)
-	node.ResourceVersion = c.touch()
+	c.addDevices(node)
+	node.ResourceVersion = c.nextVersion()
 	c.nodes[node.Name] = node
-	c.excludeNode(node)
-	c.watch(change{node: node})
+	c.followExclusion(node)
+	c.onChange(change{node: node})
 }
 
 // changeNode replaces a node by a changed copy of it.
@@ -250,12 +251,12 @@ func (c *cluster) changeNode(name string, by func(*corev1.Node)) {
 	node := old.DeepCopy()
 	by(node)
 	c.putNode(node)
-	c.place()
+	c.bindSoon()
 }
 
-// othersChange changes a node in the name of another actor. It also changes the node's shadow, which is what the node would be without
+// changeNodeAsOther changes a node in the name of another actor. It also changes the node's shadow, which is what the node would be without
 // the upgrade.
-func (c *cluster) othersChange(name string, by func(*corev1.Node)) {
+func (c *cluster) changeNodeAsOther(name string, by func(*corev1.Node)) {
 	c.changeNode(name, by)
 	if shadow, ok := c.shadow[name]; ok {
 		shadow = shadow.DeepCopy()
@@ -264,27 +265,27 @@ func (c *cluster) othersChange(name string, by func(*corev1.Node)) {
 	}
 }
 
-// dropNode removes the Node object. Garbage collection ends the pods that were on it.
-func (c *cluster) dropNode(name string) {
+// deleteNode removes the Node object. Garbage collection ends the pods that were on it.
+func (c *cluster) deleteNode(name string) {
 	node, ok := c.nodes[name]
 	if !ok {
 		return
 	}
 	delete(c.nodes, name)
 	delete(c.shadow, name)
-	c.watch(change{node: node, gone: true})
-	for _, pod := range c.on(name) {
-		c.end(pod.UID)
+	c.onChange(change{node: node, gone: true})
+	for _, pod := range c.podsOn(name) {
+		c.removePod(pod.UID)
 	}
 	for _, uid := range sortedKeys(c.pods) {
-		if pod := c.pods[uid]; pod.Spec.NodeName == "" && targetOf(pod) == name {
-			c.end(uid)
+		if pod := c.pods[uid]; pod.Spec.NodeName == "" && daemonNodeOf(pod) == name {
+			c.removePod(uid)
 		}
 	}
 }
 
-// on returns the pods that are bound to a node, by UID.
-func (c *cluster) on(node string) []*corev1.Pod {
+// podsOn returns the pods that are bound to a node, by UID.
+func (c *cluster) podsOn(node string) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, pod := range c.pods {
 		if pod.Spec.NodeName == node {
@@ -297,34 +298,34 @@ func (c *cluster) on(node string) []*corev1.Pod {
 
 func (c *cluster) nodeNames() []string { return slices.Sorted(maps.Keys(c.nodes)) }
 
-func isReady(node *corev1.Node) bool {
+func isNodeReady(node *corev1.Node) bool {
 	return len(node.Status.Conditions) > 0 && node.Status.Conditions[0].Status == corev1.ConditionTrue
 }
 
-// setReady changes the node's Ready condition, as when its kubelet falls silent or returns. The taint of the condition follows.
-func (c *cluster) setReady(name string, ready bool) {
-	c.othersChange(name, func(n *corev1.Node) { n.Status.Conditions = []corev1.NodeCondition{readyCondition(ready, c.now)} })
+// setNodeReady changes the node's Ready condition, as when its kubelet falls silent or returns. The taint of the condition follows.
+func (c *cluster) setNodeReady(name string, ready bool) {
+	c.changeNodeAsOther(name, func(n *corev1.Node) { n.Status.Conditions = []corev1.NodeCondition{readyCondition(ready, c.now)} })
 	if c.plan.TaintLag > 0 {
 		c.after(c.plan.TaintLag, func() { c.taintByCondition(name) })
 	}
 }
 
-// notReady returns the taint that the control plane keeps on nodes that are not Ready. The control plane removes it a moment after the
+// notReadyTaint returns the taint that the control plane keeps on nodes that are not Ready. The control plane removes it a moment after the
 // node is Ready.
-func notReady() corev1.Taint {
+func notReadyTaint() corev1.Taint {
 	return corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 }
 
 // taintByCondition acts as the control plane: it adds the taint of the node's Ready condition or removes it.
 func (c *cluster) taintByCondition(name string) {
 	node := c.nodes[name]
-	if node == nil || isReady(node) != slices.Contains(node.Spec.Taints, notReady()) {
+	if node == nil || isNodeReady(node) != slices.Contains(node.Spec.Taints, notReadyTaint()) {
 		return
 	}
-	c.othersChange(name, func(n *corev1.Node) {
-		n.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return t == notReady() })
-		if !isReady(node) {
-			n.Spec.Taints = append(n.Spec.Taints, notReady())
+	c.changeNodeAsOther(name, func(n *corev1.Node) {
+		n.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return t == notReadyTaint() })
+		if !isNodeReady(node) {
+			n.Spec.Taints = append(n.Spec.Taints, notReadyTaint())
 		}
 	})
 }

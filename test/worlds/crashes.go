@@ -13,14 +13,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// crashes puts some workloads behind Services. It gives some worlds a workload whose pods do not come up on nodes of the wanted
+// addCrashingWorkloads puts some workloads behind Services. It gives some worlds a workload whose pods do not come up on nodes of the wanted
 // revision. It draws from its own generator, so that all other draws stay the same.
-func crashes(p *Plan) {
+func addCrashingWorkloads(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x63726173))}
 	var fit []int
 	for i := range p.Workloads {
 		w := &p.Workloads[i]
-		if !w.replicated() || w.Replicas == 0 {
+		if !w.isReplicated() || w.Replicas == 0 {
 			continue
 		}
 		w.Served = d.chance(40)
@@ -28,7 +28,7 @@ func crashes(p *Plan) {
 			fit = append(fit, i)
 		}
 	}
-	if p.delegated() || p.shortLived() {
+	if p.isDelegated() || p.isShortLived() {
 		return // nothing is evicted
 	}
 	p.Request.NoImplicitBudgets = d.chance(5)
@@ -36,13 +36,13 @@ func crashes(p *Plan) {
 		return
 	}
 	for range 1 + min(d.IntN(2), d.IntN(2)) {
-		d.crash(p, &p.Workloads[pick(d, fit...)])
+		d.setCrashing(p, &p.Workloads[pick(d, fit...)])
 	}
-	d.menders(p)
+	d.addMendingActors(p)
 }
 
-// crash makes the pods of a workload crash or start slowly on nodes of the wanted revision.
-func (d dice) crash(p *Plan, w *Workload) {
+// setCrashing makes the pods of a workload crash or start slowly on nodes of the wanted revision.
+func (d dice) setCrashing(p *Plan, w *Workload) {
 	if w.Crashes = d.chance(65); !w.Crashes {
 		w.Slow = d.between(time.Minute, 20*time.Minute)
 	}
@@ -54,41 +54,41 @@ func (d dice) crash(p *Plan, w *Workload) {
 	}
 }
 
-// menders adds actors who notice the crashing pods: the owner of the workload, and a user who rolls back.
-func (d dice) menders(p *Plan) {
+// addMendingActors adds actors who notice the crashing pods: the owner of the workload, and a user who rolls back.
+func (d dice) addMendingActors(p *Plan) {
 	if d.chance(40) {
 		return
 	}
 	if d.chance(60) {
 		p.Actors = append(p.Actors, Actor{Kind: OwnerMends, At: d.between(time.Minute, time.Hour), Pick: d.IntN(1000)})
 	}
-	if p.listed() && !p.autoscaled() && d.chance(50) {
+	if p.listsMachines() && !p.isAutoscaled() && d.chance(50) {
 		p.Actors = append(p.Actors, Actor{Kind: RollsBack, At: d.between(2*time.Minute, 30*time.Minute), Pick: d.IntN(1000)})
 	}
 }
 
-// replicated reports whether the workload keeps a number of pods running wherever there is room.
-func (w *Workload) replicated() bool { return w.Kind == Deployment || w.Kind == StatefulSet }
+// isReplicated reports whether the workload keeps a number of pods running wherever there is room.
+func (w *Workload) isReplicated() bool { return w.Kind == Deployment || w.Kind == StatefulSet }
 
 func (w *Workload) id() drain.Workload {
 	kind := string(w.Kind)
 	if w.Rollout != "" {
 		kind = "Deployment"
 	}
-	return drain.Workload{Namespace: space, Kind: kind, Name: w.Name}
+	return drain.Workload{Namespace: namespace, Kind: kind, Name: w.Name}
 }
 
-// served reports whether a Service sends traffic to the workload's pods.
-func (w *Workload) served() bool { return w.Served || w.Role == Hook }
+// isServed reports whether a Service sends traffic to the workload's pods.
+func (w *Workload) isServed() bool { return w.Served || w.Role == Hook }
 
-// ailing reports whether pods of the workload never or only slowly come up on nodes of the wanted revision.
-func (w *Workload) ailing() bool {
+// isAiling reports whether pods of the workload never or only slowly come up on nodes of the wanted revision.
+func (w *Workload) isAiling() bool {
 	return w.Crashes || w.Slow > 0 || w.Refused || w.Homeless || w.Stranded || w.Rejected > 0 || w.Flaps > 0 || w.Shut
 }
 
 // isPlain reports whether the workload is replicated and has no oddity.
 func (w *Workload) isPlain() bool {
-	return w.replicated() && !w.Broken && !w.Undead && !w.Tolerant && !w.ailing() && w.Role == "" && w.Rollout == "" && w.Ends == 0
+	return w.isReplicated() && !w.Broken && !w.Undead && !w.Tolerant && !w.isAiling() && w.Role == "" && w.Rollout == "" && w.Ends == 0
 }
 
 // isOnNew reports whether the pod is on a node of the group with a newer revision than the first.
@@ -97,22 +97,22 @@ func (c *cluster) isOnNew(pod *corev1.Pod) bool {
 	return node != nil && node.Labels[groupLabel] != "" && node.Labels[imageLabel] != "1"
 }
 
-func (c *cluster) crashesOn(m *maker, pod *corev1.Pod) bool {
+func (c *cluster) crashesOn(m *controller, pod *corev1.Pod) bool {
 	return m.crashes && c.isOnNew(pod) && (!m.Cured || c.nodes[pod.Spec.NodeName].Labels[imageLabel] == "2")
 }
 
-// startTime returns how long the pod takes on its node until it is ready, or crashes.
-func (c *cluster) startTime(m *maker, pod *corev1.Pod) time.Duration {
+// podStartTime returns how long the pod takes on its node until it is ready, or crashes.
+func (c *cluster) podStartTime(m *controller, pod *corev1.Pod) time.Duration {
 	if m.slow > 0 && c.isOnNew(pod) {
 		return m.slow
 	}
 	return m.Ready
 }
 
-// statusOf returns the status of a running pod.
-func (c *cluster) statusOf(pod *corev1.Pod, ready bool) corev1.PodStatus {
-	crashes := c.crashesOn(c.makers[pod.Labels["app"]], pod)
-	status := corev1.PodStatus{Phase: corev1.PodRunning, Conditions: podReady(ready && !crashes), PodIP: c.addressOf(pod)}
+// podStatus returns the status of a running pod.
+func (c *cluster) podStatus(pod *corev1.Pod, ready bool) corev1.PodStatus {
+	crashes := c.crashesOn(c.controllers[pod.Labels["app"]], pod)
+	status := corev1.PodStatus{Phase: corev1.PodRunning, Conditions: readyConditions(ready && !crashes), PodIP: c.targetAddress(pod)}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled {
 			status.Conditions = append(status.Conditions, condition)
@@ -139,11 +139,11 @@ func scheduledCondition(at time.Time) corev1.PodCondition {
 	return corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: at}}
 }
 
-// mend acts as the owner of a workload, who fixes it.
-func (u *user) mend(pick int) bool {
-	var ailing []*maker
-	for _, name := range sortedKeys(u.c.makers) {
-		if m := u.c.makers[name]; m.crashes || m.slow > 0 || m.refused || m.homeless || m.stranded || m.rejected > 0 || m.flaps > 0 {
+// fixWorkload acts as the owner of a workload, who fixes it.
+func (u *user) fixWorkload(pick int) bool {
+	var ailing []*controller
+	for _, name := range sortedKeys(u.c.controllers) {
+		if m := u.c.controllers[name]; m.crashes || m.slow > 0 || m.refused || m.homeless || m.stranded || m.rejected > 0 || m.flaps > 0 {
 			ailing = append(ailing, m)
 		}
 	}
@@ -152,10 +152,10 @@ func (u *user) mend(pick int) bool {
 	}
 	m := ailing[pick%len(ailing)]
 	m.crashes, m.slow, m.refused, m.homeless, m.stranded, m.flaps, m.rejected = false, 0, false, false, false, 0, 0
-	u.c.make(m)
+	u.c.createMissingPods(m)
 	for _, uid := range sortedKeys(u.c.pods) {
-		if pod := u.c.pods[uid]; pod.Labels["app"] == m.Name && u.c.isOnNew(pod) && !podIsReady(pod) {
-			u.c.after(m.Ready, func() { u.c.turn(uid, !m.broken) })
+		if pod := u.c.pods[uid]; pod.Labels["app"] == m.Name && u.c.isOnNew(pod) && !isPodReady(pod) {
+			u.c.after(m.Ready, func() { u.c.setPodReady(uid, !m.broken) })
 		}
 	}
 	return true
@@ -191,10 +191,10 @@ func allHealth() []string {
 	return []string{behindService, crashesThere, slowThere, ignoresOne, noImplicit, holdsNodes, fewAway, notCreated, notTaken, flapsThere, partlyCreated, sickPods, fallingPods, strandedPods, rejectedPods, scaledDown, refusedLater, inOrder, curedLater, standsBy, slowToEnd, crowdedRecord}
 }
 
-// health counts the plan's workloads that are behind Services or do not come up.
-func (t Tally) health(p *Plan) {
+// countHealth counts the plan's workloads that are behind Services or do not come up.
+func (t Tally) countHealth(p *Plan) {
 	for name, has := range map[string]bool{
-		behindService: p.hasWorkload((*Workload).served),
+		behindService: p.hasWorkload((*Workload).isServed),
 		crashesThere:  p.hasWorkload(func(w *Workload) bool { return w.Crashes }),
 		slowThere:     p.hasWorkload(func(w *Workload) bool { return w.Slow > 0 }),
 		notCreated:    p.hasWorkload(func(w *Workload) bool { return w.Refused }),
@@ -215,7 +215,7 @@ func (t Tally) health(p *Plan) {
 		noImplicit:    p.Request.NoImplicitBudgets,
 	} {
 		if has {
-			t.met("health", name)
+			t.count("health", name)
 		}
 	}
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// refuseDaemons gives some worlds a DaemonSet whose pods are not created for new nodes, or wait there for a device that these nodes
+// addRefusedDaemonSet gives some worlds a DaemonSet whose pods are not created for new nodes, or wait there for a device that these nodes
 // lack. It draws from its own generator.
-func refuseDaemons(p *Plan) {
+func addRefusedDaemonSet(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6461656d))}
-	if p.delegated() || p.shortLived() || !d.chance(40) {
+	if p.isDelegated() || p.isShortLived() || !d.chance(40) {
 		return
 	}
 	for i := range p.Workloads {
-		if w := &p.Workloads[i]; w.Kind == DaemonSet && !w.Broken && !w.Undead && !w.ailing() {
+		if w := &p.Workloads[i]; w.Kind == DaemonSet && !w.Broken && !w.Undead && !w.isAiling() {
 			w.Refused = d.chance(50)
 			w.Homeless = !w.Refused
 			return
@@ -29,30 +29,30 @@ func refuseDaemons(p *Plan) {
 	}
 }
 
-// makeDaemons creates the pod of each node of the group. The pod is bound at once. If the node lacks a device or has the not-ready
+// createDaemonPods creates the pod of each node of the group. The pod is bound at once. If the node lacks a device or has the not-ready
 // taint, the pod waits: its controller binds it only by an affinity.
-func (c *cluster) makeDaemons(m *maker) {
-	for _, name := range c.bareNodes(m) {
+func (c *cluster) createDaemonPods(m *controller) {
+	for _, name := range c.nodesWithoutDaemon(m) {
 		isNew := c.nodes[name].Labels[imageLabel] != "1"
 		switch {
 		case isNew && m.refused:
-		case isNew && m.homeless, slices.Contains(c.nodes[name].Spec.Taints, notReady()) && !m.tolerant:
-			c.awaitsTaint(m, name)
+		case isNew && m.homeless, slices.Contains(c.nodes[name].Spec.Taints, notReadyTaint()) && !m.tolerant:
+			c.noteTaintWait(m, name)
 			pod := c.newPod(m, 0)
 			pod.Spec.Affinity = affinityTo(name)
 			c.putPod(pod)
 		default:
 			pod := c.newPod(m, 0)
 			pod.Spec.NodeName = name
-			c.bound(m, pod)
+			c.startPod(m, pod)
 		}
 	}
 }
 
-// awaitsTaint counts a pod that waits until the taint of its node's condition is removed.
-func (c *cluster) awaitsTaint(m *maker, node string) {
-	if !m.homeless && isReady(c.nodes[node]) {
-		c.tainted()
+// noteTaintWait counts a pod that waits until the taint of its node's condition is removed.
+func (c *cluster) noteTaintWait(m *controller, node string) {
+	if !m.homeless && isNodeReady(c.nodes[node]) {
+		c.onTaintWait()
 	}
 }
 
@@ -60,22 +60,22 @@ func (c *cluster) awaitsTaint(m *maker, node string) {
 // taints that nodes have except that one. Its controller creates it as soon as the node is Ready, and it waits there.
 func daemonTolerations() []corev1.Toleration {
 	var all []corev1.Toleration
-	for _, key := range []string{corev1.TaintNodeUnschedulable, "dedicated", "maintenance", startTaint().Key, fenceTaint("aws").Key, fenceTaint("").Key} {
+	for _, key := range []string{corev1.TaintNodeUnschedulable, "dedicated", "maintenance", startupTaint().Key, fenceTaint("aws").Key, fenceTaint("").Key} {
 		all = append(all, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
 	}
 	return all
 }
 
-// bareNodes returns the names of the group's Ready nodes without a pod of the DaemonSet.
-func (c *cluster) bareNodes(m *maker) []string {
+// nodesWithoutDaemon returns the names of the group's Ready nodes without a pod of the DaemonSet.
+func (c *cluster) nodesWithoutDaemon(m *controller) []string {
 	has := map[string]bool{}
 	for _, pod := range c.pods {
 		if pod.Labels["app"] == m.Name {
-			has[pod.Spec.NodeName], has[targetOf(pod)] = true, true
+			has[pod.Spec.NodeName], has[daemonNodeOf(pod)] = true, true
 		}
 	}
 	return slices.DeleteFunc(c.nodeNames(), func(name string) bool {
-		return !isReady(c.nodes[name]) || has[name] || c.nodes[name].Labels[groupLabel] == ""
+		return !isNodeReady(c.nodes[name]) || has[name] || c.nodes[name].Labels[groupLabel] == ""
 	})
 }
 
@@ -87,8 +87,8 @@ func affinityTo(node string) *corev1.Affinity {
 	}}}
 }
 
-// targetOf returns the node that a DaemonSet's waiting pod is for, and "" for other pods.
-func targetOf(pod *corev1.Pod) string {
+// daemonNodeOf returns the node that a DaemonSet's waiting pod is for, and "" for other pods.
+func daemonNodeOf(pod *corev1.Pod) string {
 	if pod.Spec.Affinity == nil {
 		return ""
 	}
@@ -96,8 +96,8 @@ func targetOf(pod *corev1.Pod) string {
 }
 
 // readDaemonSet returns the scale of a DaemonSet as its controller reports it.
-func (c *cluster) readDaemonSet(m *maker) drain.Controller {
-	bare := len(c.bareNodes(m))
+func (c *cluster) readDaemonSet(m *controller) drain.Controller {
+	bare := len(c.nodesWithoutDaemon(m))
 	read := drain.Controller{Uncreated: bare}
 	for _, pod := range c.pods {
 		if pod.Labels["app"] == m.Name {
@@ -110,8 +110,8 @@ func (c *cluster) readDaemonSet(m *maker) drain.Controller {
 	return read
 }
 
-// unbound returns the pods that were seen and that have no node.
-func (v *view) unbound() []*corev1.Pod {
+// unboundPods returns the pods that were seen and that have no node.
+func (v *view) unboundPods() []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, uid := range sortedKeys(v.pods) {
 		if pod := v.pods[uid]; pod.Spec.NodeName == "" {
@@ -121,41 +121,41 @@ func (v *view) unbound() []*corev1.Pod {
 	return pods
 }
 
-// waitingDaemons returns the pods of the DaemonSet that wait for a current Ready node.
-func waitingDaemons(w *upgrade.World, app *Workload) []*corev1.Pod {
+// waitingDaemonPods returns the pods of the DaemonSet that wait for a current Ready node.
+func waitingDaemonPods(w *upgrade.World, app *Workload) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(w.Pods[""]), func(pod *corev1.Pod) bool {
-		m := find(w, targetOf(pod))
+		m := memberNamed(w, daemonNodeOf(pod))
 		return pod.Labels["app"] != app.Name || pod.DeletionTimestamp != nil || m == nil || !isStaying(m)
 	})
 }
 
 // isStaying reports whether the member is current and Ready.
 func isStaying(m *nodegroup.Member) bool {
-	return !m.Outdated && m.Node != nil && isReady(m.Node) && m.Instance.State != nodegroup.InstanceLeaving
+	return !m.Outdated && m.Node != nil && isNodeReady(m.Node) && m.Instance.State != nodegroup.InstanceLeaving
 }
 
-// createdLate is how long it takes, at most, until a new node's pod is created or the process knows why it is not.
-const createdLate = 20 * time.Second
+// creationLimit is how long it takes, at most, until a new node's pod is created or the process knows why it is not.
+const creationLimit = 20 * time.Second
 
-// isUncreated reports whether a current node has had no pod of the DaemonSet for so long that the process must know that its pods are
+// trackUncreated reports whether a current node has had no pod of the DaemonSet for so long that the process must know that its pods are
 // refused.
-func (r *rules) isUncreated(w *upgrade.World, app *Workload) bool {
-	late, maker := false, r.c.makers[app.Name]
-	isRefused := app.Kind == DaemonSet && maker.refused && !maker.away && !r.c.ending
+func (r *rules) trackUncreated(w *upgrade.World, app *Workload) bool {
+	late, maker := false, r.c.controllers[app.Name]
+	isRefused := app.Kind == DaemonSet && maker.refused && !maker.away && !r.c.namespaceEnding
 	for i := range w.Members {
 		m := &w.Members[i]
 		key := app.Name + " on " + m.Name()
 		isOf := func(pod *corev1.Pod) bool { return pod.Labels["app"] == app.Name }
 		if !isStaying(m) || slices.ContainsFunc(m.Pods, isOf) || !isRefused {
-			delete(r.recovery.bare, key)
+			delete(r.recovery.bareSince, key)
 			continue
 		}
-		since, was := r.recovery.bare[key]
+		since, was := r.recovery.bareSince[key]
 		if !was {
 			since = w.Now
-			r.recovery.bare[key] = since
+			r.recovery.bareSince[key] = since
 		}
-		late = late || w.Now.Sub(since) >= createdLate
+		late = late || w.Now.Sub(since) >= creationLimit
 	}
 	return late
 }

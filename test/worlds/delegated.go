@@ -13,11 +13,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// delegate makes the group's own cloud upgrade the group in one of eight worlds with a cloud. It draws from its own generator, so that
+// drawDelegated makes the group's own cloud upgrade the group in one of eight worlds with a cloud. It draws from its own generator, so that
 // all other worlds stay the same.
-func delegate(p *Plan) {
+func drawDelegated(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x64656c65))}
-	if !p.sized() || !d.chance(12) {
+	if !p.hasSize() || !d.chance(12) {
 		return
 	}
 	p.Provider, p.Minimal, p.Zonal, p.Zoneless, p.Suspended, p.Repoint = "aws", d.chance(30), true, false, false, true
@@ -30,7 +30,7 @@ func delegate(p *Plan) {
 	}
 	p.Request = record.Request{
 		Group: "workers", Strategy: record.Delegated, Like: "eks", MaxUnavailable: p.Request.MaxUnavailable, EvictUnmanaged: true, OnTimeout: pick(d, record.Fail, record.Force),
-		DrainTimeout: record.Duration{Duration: nodeLimit}, Settle: record.Duration{Duration: nodeSettle}, BootTimeout: record.Duration{Duration: bootLimit},
+		DrainTimeout: record.Duration{Duration: operationDrainLimit}, Settle: record.Duration{Duration: operationSettle}, BootTimeout: record.Duration{Duration: operationBootLimit},
 	}
 	p.Request.MaxUnavailable = max(1, p.Request.MaxUnavailable)
 	p.Request.Window = p.Request.MaxUnavailable
@@ -45,22 +45,22 @@ func delegate(p *Plan) {
 	}
 }
 
-// overtakeOperations adds operations that fail before a reading shows them to some worlds whose cloud upgrades the group. It draws
+// addOvertakenOperations adds operations that fail before a reading shows them to some worlds whose cloud upgrades the group. It draws
 // from its own generator, so that all other worlds stay the same.
-func overtakeOperations(p *Plan) {
+func addOvertakenOperations(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6f766572))}
-	if !p.delegated() || !d.chance(15) {
+	if !p.isDelegated() || !d.chance(15) {
 		return
 	}
 	p.Faults = append(p.Faults, Fault{Kind: OperationOvertaken, To: d.between(time.Minute, 30*time.Minute), Percent: pick(d, 50, 100)})
 }
 
-// jobs adds a Job to most quiet worlds whose cloud upgrades the group. Its pods end by themselves, also on nodes that wait for their
+// addJob adds a Job to most quiet worlds whose cloud upgrades the group. Its pods end by themselves, also on nodes that wait for their
 // drain. The status of nodes can then be checked against what the cloud does. It draws from its own generator, so that all other
 // worlds stay the same.
-func jobs(p *Plan) {
+func addJob(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6a6f6273))}
-	if !p.delegated() || !p.quiet() || !d.chance(75) {
+	if !p.isDelegated() || !p.isQuiet() || !d.chance(75) {
 		return
 	}
 	p.Workloads = append(p.Workloads, Workload{
@@ -68,17 +68,17 @@ func jobs(p *Plan) {
 	})
 }
 
-func (p *Plan) delegated() bool { return p.Request.Strategy == record.Delegated }
+func (p *Plan) isDelegated() bool { return p.Request.Strategy == record.Delegated }
 
 // otherCloud is a made-up provider that upgrades its groups by itself, in another way than EKS does. It has its own numbers and limits
 // and deletes pods that are left. A request may set the width, and its operations can be cancelled.
 const otherCloud = "othercloud"
 
-// upgradeElsewhere moves half of the groups that their own cloud upgrades to otherCloud. It draws from its own generator, so that all
+// moveToOtherCloud moves half of the groups that their own cloud upgrades to otherCloud. It draws from its own generator, so that all
 // other worlds stay the same.
-func upgradeElsewhere(p *Plan) {
+func moveToOtherCloud(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6f746865))}
-	if !p.delegated() || !d.chance(50) {
+	if !p.isDelegated() || !d.chance(50) {
 		return
 	}
 	r := &p.Request
@@ -94,73 +94,74 @@ func upgradeElsewhere(p *Plan) {
 
 // operationName returns the word by which the group's cloud calls its own upgrade.
 func (p *Plan) operationName() string {
-	if p.byOtherCloud() {
+	if p.isOtherCloud() {
 		return "operation"
 	}
 	return "update"
 }
 
-func (p *Plan) byOtherCloud() bool { return p.Provider == otherCloud }
+func (p *Plan) isOtherCloud() bool { return p.Provider == otherCloud }
 
-// bygone returns the operation that was over before the world began, if there was one.
-func (p *Plan) bygone() []*operation {
+// pastOperations returns the operation that was over before the world began, if there was one.
+func (p *Plan) pastOperations() []*operation {
 	switch p.Past {
 	case nodegroup.OperationFailed:
-		return []*operation{{id: "u1", to: "2", state: p.Past, code: evictionFailure}}
+		return []*operation{{id: "u1", revision: "2", state: p.Past, code: evictionFailure}}
 	case nodegroup.OperationSucceeded:
-		return []*operation{{id: "u1", to: "1", state: p.Past}}
+		return []*operation{{id: "u1", revision: "1", state: p.Past}}
 	default:
 		return nil
 	}
 }
 
-// begins acts as another actor, who makes the cloud change the group: to the wanted revision, to another, or its configuration.
-func (u *user) begins(chosen int) bool {
-	if !u.c.plan.delegated() || u.c.runningOperation() != nil {
+// beginOperation acts as another actor, who makes the cloud change the group: to the wanted revision, to another, or its configuration.
+func (u *user) beginOperation(chosen int) bool {
+	if !u.c.plan.isDelegated() || u.c.runningOperation() != nil {
 		return false
 	}
-	u.c.operate(operation{to: []string{u.c.cloud.wanted, u.c.cloud.wanted, "4", ""}[chosen%4], force: chosen%8 > 3})
+	u.c.startOperation(operation{revision: []string{u.c.cloud.wanted, u.c.cloud.wanted, "4", ""}[chosen%4], force: chosen%8 > 3})
 	return true
 }
 
-// replans reports whether the user continues the upgrade to the current target. After a failed operation the command does so by
+// drawReplan reports whether the user continues the upgrade to the current target. After a failed operation the command does so by
 // itself; otherwise some users pass --replan at once.
-func (u *user) replans(record *record.Record) bool {
-	return u.replan || record.HasFailedOperation() || (u.c.plan.delegated() && u.c.chance(50))
+func (u *user) drawReplan(record *record.Record) bool {
+	return u.replan || record.HasFailedOperation() || (u.c.plan.isDelegated() && u.c.chance(50))
 }
 
-// loosen deletes the budgets that kept the cloud from draining a node, as their owners do after a failure.
-func (u *user) loosen(rec record.Record) {
-	if u.c.plan.delegated() && rec.Result == record.PodEvictionFailure && u.c.chance(50) {
+// deleteBlockingBudgets deletes the budgets that kept the cloud from draining a node, as their owners do after a failure.
+func (u *user) deleteBlockingBudgets(rec record.Record) {
+	if u.c.plan.isDelegated() && rec.Result == record.PodEvictionFailure && u.c.chance(50) {
 		for _, name := range sortedKeys(u.c.budgets) {
-			u.c.dropBudget(name)
+			u.c.deleteBudget(name)
 		}
 	}
 }
 
-// delegations is the state of the rules about delegated upgrades. tokens has the request that each token was sent for. token is the
-// last token that the upgrade sent since it stopped for another reason than Ctrl-C, and newest is the newest operation at that time.
-// told has the operations whose end was reported as a failure.
-type delegations struct {
-	tokens map[string]nodegroup.Delegate
-	token  string
-	newest string
-	told   map[string]bool
-	// seen is when the newest operation began that this process knows of.
-	seen time.Time
-	// read is when the group was read on which the last decision is based.
-	read time.Time
+// delegationState is the state of the rules about delegated upgrades.
+type delegationState struct {
+	// requestOf contains the request that each token was sent for.
+	requestOf map[string]nodegroup.Delegate
+	// lastToken is the last token that the upgrade sent since its last stop, except stops by Ctrl-C. operationBefore is the newest
+	// operation at that time.
+	lastToken, operationBefore string
+	// reported contains the operations whose end was reported as a failure.
+	reported map[string]bool
+	// newestBegan is when the newest operation began that this process knows of.
+	newestBegan time.Time
+	// groupReadAt is when the group was read for the last decision.
+	groupReadAt time.Time
 }
 
-// delegated checks one decision about a group that its cloud upgrades.
-func (r *rules) delegated(p *process, w *upgrade.World, step *upgrade.Step) {
+// checkDelegated checks one decision about a group that its cloud upgrades.
+func (r *rules) checkDelegated(p *process, w *upgrade.World, step *upgrade.Step) {
 	record := &step.Record
 	if record.Run != "" && record.Replaced > record.Total {
 		r.fail("total", "%d of %d nodes are replaced", record.Replaced, record.Total)
 	}
 	for _, action := range step.Actions {
 		if cancel, ok := action.(nodegroup.CancelOperation); ok {
-			r.cancels(w, step, cancel)
+			r.checkCancel(w, step, cancel)
 			continue
 		}
 		start, ok := action.(nodegroup.Delegate)
@@ -168,41 +169,41 @@ func (r *rules) delegated(p *process, w *upgrade.World, step *upgrade.Step) {
 			r.fail("delegated", "%s, and the cloud upgrades the group", action)
 			continue
 		}
-		r.startsOperation(p, w, start)
+		r.checkOperationStart(p, w, start)
 	}
-	r.follows(w, step)
-	r.givesUp(w, step)
-	r.explains(w, step)
+	r.checkFollowedOperation(w, step)
+	r.checkOperationGivenUp(w, step)
+	r.checkDelegatedStatus(w, step)
 }
 
-// cancels checks that only the followed operation is cancelled, where its cloud can do that and a user requested a pause.
-func (r *rules) cancels(w *upgrade.World, step *upgrade.Step, cancel nodegroup.CancelOperation) {
-	if followed := step.Record.Delegation; !r.c.plan.byOtherCloud() || w.Asked.Verb != record.VerbPause || followed == nil || followed.ID != cancel.Operation {
+// checkCancel checks that only the followed operation is cancelled, where its cloud can do that and a user requested a pause.
+func (r *rules) checkCancel(w *upgrade.World, step *upgrade.Step, cancel nodegroup.CancelOperation) {
+	if followed := step.Record.Delegation; !r.c.plan.isOtherCloud() || w.Asked.Verb != record.VerbPause || followed == nil || followed.ID != cancel.Operation {
 		r.fail("delegated", "%s, and the request is %+v of the record %+v", cancel, w.Asked, followed)
 	}
 }
 
-// givesUp checks that an operation is given up as lost only after readings have not shown it for five minutes.
-func (r *rules) givesUp(w *upgrade.World, step *upgrade.Step) {
+// checkOperationGivenUp checks that an operation is given up as lost only after readings have not shown it for five minutes.
+func (r *rules) checkOperationGivenUp(w *upgrade.World, step *upgrade.Step) {
 	if rec := &step.Record; w.Record.Result != "" || rec.Result != record.Failed || !strings.Contains(rec.Message, "has not reported on "+r.c.plan.operationName()) {
 		return
 	}
 	followed := w.Record.Delegation.ID
 	for _, op := range r.c.cloud.operations {
-		if op.id == followed && !op.lostAt.IsZero() && r.c.now.Sub(op.lostAt) >= 5*time.Minute {
+		if op.id == followed && !op.hiddenAt.IsZero() && r.c.now.Sub(op.hiddenAt) >= 5*time.Minute {
 			return
 		}
 	}
 	r.fail("lost", "operation %s is given up, which was told of: %s", followed, step.Record.Message)
 }
 
-// startsOperation checks I7 and I10 for the request that makes the cloud begin an operation.
-func (r *rules) startsOperation(p *process, w *upgrade.World, start nodegroup.Delegate) {
+// checkOperationStart checks I7 and I10 for the request that makes the cloud begin an operation.
+func (r *rules) checkOperationStart(p *process, w *upgrade.World, start nodegroup.Delegate) {
 	stored := &p.stored.record
 	if stored.Run == "" || stored.Delegation == nil || !strings.HasSuffix(start.Token, fmt.Sprintf("-%d", stored.Delegation.Attempt)) || !strings.HasPrefix(start.Token, stored.Run+"-") {
 		r.fail("I7", "%s with token %s, which is not on record: %+v", start, start.Token, stored.Delegation)
 	}
-	if before, used := r.delegations.tokens[start.Token]; used && before != start {
+	if before, used := r.delegations.requestOf[start.Token]; used && before != start {
 		r.fail("I10", "token %s is of %+v, and was of %+v", start.Token, start, before)
 	}
 	newest := ""
@@ -211,30 +212,30 @@ func (r *rules) startsOperation(p *process, w *upgrade.World, start nodegroup.De
 	} else {
 		newest = op.Operation.ID
 	}
-	if last := r.delegations.token; last != "" && last != start.Token && r.delegations.tokens[last].To == start.To && r.delegations.newest == newest {
+	if last := r.delegations.lastToken; last != "" && last != start.Token && r.delegations.requestOf[last].To == start.To && r.delegations.operationBefore == newest {
 		r.fail("I10", "token %s follows %s, and the upgrade did not come to rest", start.Token, last)
 	}
-	r.delegations.tokens[start.Token], r.delegations.token, r.delegations.newest = start, start.Token, newest
+	r.delegations.requestOf[start.Token], r.delegations.lastToken, r.delegations.operationBefore = start, start.Token, newest
 	if start.Force != (w.Request.OnTimeout == record.Force) {
 		r.fail("E43", "force is %t, and was asked for: %s", start.Force, w.Request.OnTimeout)
 	}
 	if !w.Now.Equal(r.c.now) {
 		return
 	}
-	r.again(p, w, start)
-	if before := p.open[start.Key()]; before.Outcome == nodegroup.OutcomeMoved && w.Now.Sub(before.Ended) < visible {
+	r.checkRetry(p, w, start)
+	if before := p.open[start.Key()]; before.Outcome == nodegroup.OutcomeMoved && w.Now.Sub(before.Ended) < visibleWithin {
 		r.fail("backoff", "%s is begun again %s after the cloud was said to do something else", start, w.Now.Sub(before.Ended))
 	}
 }
 
-// follows checks what the step says about the operation against the operation itself.
-func (r *rules) follows(w *upgrade.World, step *upgrade.Step) {
+// checkFollowedOperation checks what the step says about the operation against the operation itself.
+func (r *rules) checkFollowedOperation(w *upgrade.World, step *upgrade.Step) {
 	rec, m := &step.Record, w.Group.Managed
 	if rec.Delegation == nil || m == nil {
 		return
 	}
 	op, followed := &m.Operation, rec.Delegation.ID
-	r.followsLatest(w, step, op)
+	r.checkFollowsLatest(w, step, op)
 	if rec.Stopping == "" && rec.Result == "" && rec.Phase == record.PhaseFollow && op.ID == followed && op.To.ID != rec.Target.ID {
 		r.fail("delegated", "%s is followed, which does not lead to %s: %+v", followed, rec.Target.ID, op)
 	}
@@ -256,44 +257,44 @@ func (r *rules) follows(w *upgrade.World, step *upgrade.Step) {
 		return
 	}
 	if told {
-		r.tellsOnce(op)
+		r.checkFailureIsNew(op)
 	}
 }
 
-// followsLatest checks that the upgrade does not begin to follow an operation that ended before a newer one began that this process
+// checkFollowsLatest checks that the upgrade does not begin to follow an operation that ended before a newer one began that this process
 // knows of.
-func (r *rules) followsLatest(w *upgrade.World, step *upgrade.Step, op *nodegroup.Operation) {
+func (r *rules) checkFollowsLatest(w *upgrade.World, step *upgrade.Step, op *nodegroup.Operation) {
 	begins := w.Record.Delegation != nil && w.Record.Delegation.ID == "" && step.Record.Delegation.ID == op.ID
-	if begins && op.ID != "" && op.Began.Before(r.delegations.seen) && op.State != nodegroup.OperationRunning {
+	if begins && op.ID != "" && op.Began.Before(r.delegations.newestBegan) && op.State != nodegroup.OperationRunning {
 		r.fail("E35", "%s is followed, which was over before another one began: %+v", op.ID, op)
 	}
-	if op.Began.After(r.delegations.seen) {
-		r.delegations.seen = op.Began
+	if op.Began.After(r.delegations.newestBegan) {
+		r.delegations.newestBegan = op.Began
 	}
 }
 
-// tellsOnce checks E31: the same command begins another operation, and does not report the previous failure as its own.
-func (r *rules) tellsOnce(op *nodegroup.Operation) {
-	if r.delegations.told[op.ID] || (op.ID == "u1" && r.c.plan.Past != "") {
+// checkFailureIsNew checks E31: the same command begins another operation, and does not report the previous failure as its own.
+func (r *rules) checkFailureIsNew(op *nodegroup.Operation) {
+	if r.delegations.reported[op.ID] || (op.ID == "u1" && r.c.plan.Past != "") {
 		r.fail("E31", "the end of %s is told, which was known before", op.ID)
 	}
-	r.delegations.told[op.ID] = true
+	r.delegations.reported[op.ID] = true
 }
 
-// explains checks the status of nodes and pods against what the cloud does, where the process sees all of it.
-func (r *rules) explains(w *upgrade.World, step *upgrade.Step) {
+// checkDelegatedStatus checks the status of nodes and pods against what the cloud does, where the process sees all of it.
+func (r *rules) checkDelegatedStatus(w *upgrade.World, step *upgrade.Step) {
 	op := r.c.runningOperation()
 	if !r.quiet || op == nil || step.Record.Phase != record.PhaseFollow || step.Record.Delegation.ID != op.id || !w.Now.Equal(r.c.now) {
 		return
 	}
-	r.names(w, step, op)
+	r.checkBlockingPodsNamed(w, step, op)
 	if !r.c.calm { // then the owners delete the pods in the way
-		r.tellsDrains(step, op)
+		r.checkDrainingNodes(step, op)
 	}
 }
 
-// tellsDrains checks E52: a node is shown as draining only when the cloud drains it, and not when its pods end by themselves.
-func (r *rules) tellsDrains(step *upgrade.Step, op *operation) {
+// checkDrainingNodes checks E52: a node is shown as draining only when the cloud drains it, and not when its pods end by themselves.
+func (r *rules) checkDrainingNodes(step *upgrade.Step, op *operation) {
 	for _, n := range step.Status.Nodes {
 		node := r.c.nodes[n.Name]
 		if n.State != record.NodeDraining || node == nil {
@@ -303,20 +304,20 @@ func (r *rules) tellsDrains(step *upgrade.Step, op *operation) {
 		if i == nil || i.leaving {
 			continue
 		}
-		if _, begun := op.drains[i.id]; !begun {
+		if _, begun := op.drainingSince[i.id]; !begun {
 			r.fail("E52", "node %s is said to be in drain, and the cloud has not begun with it", n.Name)
 		}
 	}
 }
 
-// names checks E52: a pod that has kept the cloud from draining a node for a minute is named.
-func (r *rules) names(w *upgrade.World, step *upgrade.Step, op *operation) {
-	for _, id := range sortedKeys(op.drains) {
-		if w.Now.Sub(op.drains[id]) < time.Minute {
+// checkBlockingPodsNamed checks E52: a pod that has kept the cloud from draining a node for a minute is named.
+func (r *rules) checkBlockingPodsNamed(w *upgrade.World, step *upgrade.Step, op *operation) {
+	for _, id := range sortedKeys(op.drainingSince) {
+		if w.Now.Sub(op.drainingSince[id]) < time.Minute {
 			continue
 		}
-		for _, pod := range r.c.leaving(r.c.nodeOf(r.c.cloud.instances[id])) {
-			_, refusal := verdict(pod, r.c.budgets, r.c.ending)
+		for _, pod := range r.c.podsToLeave(r.c.nodeNameOf(r.c.cloud.instances[id])) {
+			_, refusal := answerEviction(pod, r.c.budgets, r.c.namespaceEnding)
 			named := slices.ContainsFunc(step.Blocked, func(b drain.Blocked) bool { return b.Pod.Name == pod.Name })
 			if refusal != nil && !named && pod.DeletionTimestamp == nil {
 				r.fail("E52", "pod %s is in the way of the cloud on instance %s, and is not named: %v", pod.Name, id, refusal)
@@ -325,18 +326,18 @@ func (r *rules) names(w *upgrade.World, step *upgrade.Step, op *operation) {
 	}
 }
 
-// restDelegated checks an upgrade that stopped against what its cloud does.
-func (r *rules) restDelegated(rec record.Record) {
+// checkDelegatedStop checks an upgrade that stopped against what its cloud does.
+func (r *rules) checkDelegatedStop(rec record.Record) {
 	p := r.c.plan
 	switch rec.Result {
 	case record.Succeeded:
-		r.succeeded(rec)
+		r.checkDelegatedSuccess(rec)
 	case record.PodEvictionFailure, record.NodeCreationFailure, record.Failed:
 	case record.WorkloadUnhealthy:
-		r.unhealthy(rec)
+		r.checkUnhealthyMessage(rec)
 	case record.Paused:
 		if p.hasActor(Pauses) && rec.PausedBy != "" {
-			r.pausedElsewhere(rec)
+			r.checkDelegatedPause(rec)
 			break
 		}
 		if !p.hasActor(OperationBegun, TargetMoves) && !p.hasFault(OperationCancelled) {
@@ -347,20 +348,20 @@ func (r *rules) restDelegated(rec record.Record) {
 			r.fail("liveness", "the target is said to have moved")
 		}
 	case record.Interrupted, record.Aborted:
-		r.left(rec)
+		r.checkDelegatedInterrupt(rec)
 	default:
 		r.fail("end", "result %q", rec.Result)
 	}
 	if rec.Result != record.Interrupted {
-		r.delegations.token = ""
+		r.delegations.lastToken = ""
 	}
 }
 
-// pausedElsewhere checks that after a pause only operations by other actors are under way.
-func (r *rules) pausedElsewhere(rec record.Record) {
+// checkDelegatedPause checks that after a pause only operations by other actors are under way.
+func (r *rules) checkDelegatedPause(rec record.Record) {
 	op := r.c.runningOperation()
-	read := r.delegations.read.Add(-r.c.plan.CloudLag)
-	if op == nil || op.shown.After(read) || !op.lostAt.IsZero() {
+	read := r.delegations.groupReadAt.Add(-r.c.plan.CloudLag)
+	if op == nil || op.shownFrom.After(read) || !op.hiddenAt.IsZero() {
 		return // the cloud did not show it
 	}
 	if rec.Delegation.ID == op.id || strings.HasPrefix(op.token, rec.Run+"-") {
@@ -368,31 +369,31 @@ func (r *rules) pausedElsewhere(rec record.Record) {
 	}
 }
 
-// succeeded checks E49: no node with an older configuration is left, and the followed operation did not fail. It may have been
+// checkDelegatedSuccess checks E49: no node with an older configuration is left, and the followed operation did not fail. It may have been
 // cancelled once all nodes were replaced.
-func (r *rules) succeeded(record record.Record) {
+func (r *rules) checkDelegatedSuccess(record record.Record) {
 	if record.Run == "" {
 		return
 	}
 	if ops := r.c.cloud.operations; len(ops) > 0 {
-		if op := ops[len(ops)-1]; op.id == record.Delegation.ID && op.state != nodegroup.OperationSucceeded && op.state != nodegroup.OperationCancelled && op.lostAt.IsZero() {
+		if op := ops[len(ops)-1]; op.id == record.Delegation.ID && op.state != nodegroup.OperationSucceeded && op.state != nodegroup.OperationCancelled && op.hiddenAt.IsZero() {
 			r.fail("end", "it succeeds, and operation %s is %s", op.id, op.state)
 		}
 	}
 	if r.c.plan.hasActor(OperationBegun, TargetMoves) {
 		return // it may have begun another operation since
 	}
-	for _, i := range r.c.cloud.living() {
+	for _, i := range r.c.cloud.liveInstances() {
 		if i.revision != record.Target.ID {
 			r.fail("E49", "it succeeds, and instance %s is outdated", i.id)
 		}
 	}
 }
 
-// left checks that a user who stops here is told that the cloud continues.
-func (r *rules) left(rec record.Record) {
+// checkDelegatedInterrupt checks that a user who stops here is told that the cloud continues.
+func (r *rules) checkDelegatedInterrupt(rec record.Record) {
 	op := r.c.runningOperation()
-	if r.verbsOnly() && op != nil && r.c.now.Sub(op.began) > time.Minute && !strings.Contains(rec.Message, "continues with "+r.c.plan.operationName()+" "+op.id) {
+	if r.hasOnlyUserRequests() && op != nil && r.c.now.Sub(op.began) > time.Minute && !strings.Contains(rec.Message, "continues with "+r.c.plan.operationName()+" "+op.id) {
 		r.fail("abort", "the cloud continues with %s, and the message does not say so: %q", op.id, rec.Message)
 	}
 	if rec.Result == record.Aborted && rec.IsResumable() {

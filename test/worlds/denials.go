@@ -26,62 +26,62 @@ type Denial struct {
 	Again bool
 }
 
-// denials draws a kind of request that is refused for good. It draws from its own generator, so that all other draws stay the same.
-func denials(p *Plan) {
+// drawDenial draws a kind of request that is refused for good. It draws from its own generator, so that all other draws stay the same.
+func drawDenial(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x64656e79))}
 	if !d.chance(12) {
 		return
 	}
-	p.Denial = Denial{Kind: pick(d, deniable(p)...), To: d.between(10*time.Minute, 6*time.Hour)}
+	p.Denial = Denial{Kind: pick(d, deniableKinds(p)...), To: d.between(10*time.Minute, 6*time.Hour)}
 	if d.chance(50) {
 		p.Denial.From = d.between(0, 30*time.Minute)
 	}
 	p.Denial.Again = d.chance(35)
 }
 
-// deniable lists the kinds of requests that upgrades of the plan's group make.
-func deniable(p *Plan) []string {
-	if p.delegated() {
+// deniableKinds lists the kinds of requests that upgrades of the plan's group make.
+func deniableKinds(p *Plan) []string {
+	if p.isDelegated() {
 		return []string{"delegate"}
 	}
 	kinds := []string{"fence", "unfence", "free", "hold", "start-drain", "evict", "delete", "delete-node"}
-	if p.podScaled() {
+	if p.isPodScaled() {
 		return append(kinds, "set-revision", "terminate", "terminate")
 	}
-	if p.sized() {
+	if p.hasSize() {
 		kinds = append(kinds, "set-revision", "quiesce", "resume", "resume", "raise-max", "lower-max", "add", "terminate", "terminate")
 	}
 	return kinds
 }
 
-// denies reports whether the action is refused now.
-func (c *cluster) denies(action nodegroup.Action) bool {
-	d, at := &c.plan.Denial, c.since()
-	return keyKind(action) == d.Kind && !c.calm && at >= d.From && at < d.To
+// isDenied reports whether the action is refused now.
+func (c *cluster) isDenied(action nodegroup.Action) bool {
+	d, at := &c.plan.Denial, c.elapsed()
+	return actionKind(action) == d.Kind && !c.calm && at >= d.From && at < d.To
 }
 
-// keyKind returns the prefix that the keys of all actions of one kind share.
-func keyKind(action nodegroup.Action) string {
+// actionKind returns the prefix that the keys of all actions of one kind share.
+func actionKind(action nodegroup.Action) string {
 	kind, _, _ := strings.Cut(action.Key(), "/")
 	return kind
 }
 
-// answer returns the answer to a request that is refused.
-func (d *Denial) answer(action nodegroup.Action) error {
+// refusalOf returns the answer to a request that is refused.
+func (d *Denial) refusalOf(action nodegroup.Action) error {
 	switch cloud := nodegroup.IsCloudAction(action); {
 	case d.Again && cloud:
-		return answered(nodegroup.OutcomeLater, "Rate exceeded (Throttling)")
+		return errCloud(nodegroup.OutcomeLater, "Rate exceeded (Throttling)")
 	case d.Again:
 		return apierrors.NewForbidden(corev1.Resource("nodes"), "", errors.New(`admission webhook "guard" denied the request`))
 	}
 	if nodegroup.IsCloudAction(action) {
-		return answered(nodegroup.OutcomeFatal, "not authorized (forbidden)")
+		return errCloud(nodegroup.OutcomeFatal, "not authorized (forbidden)")
 	}
 	return apierrors.NewForbidden(corev1.Resource("nodes"), "", errNoPolicy)
 }
 
-// denied reports whether requests of one of the kinds are refused in the world at some time.
-func (p *Plan) denied(kinds ...string) bool {
+// hasDenial reports whether requests of one of the kinds are refused in the world at some time.
+func (p *Plan) hasDenial(kinds ...string) bool {
 	for _, kind := range kinds {
 		if p.Denial.Kind == kind {
 			return true
@@ -90,47 +90,47 @@ func (p *Plan) denied(kinds ...string) bool {
 	return false
 }
 
-// deniedOnly reports whether the world's only disturbances are refused requests, users' requests, and crashes of processes.
-func (p *Plan) deniedOnly() bool { return p.Denial.Kind != "" && p.peopleOnly() }
+// hasOnlyDenials reports whether the world's only disturbances are refused requests, users' requests, and crashes of processes.
+func (p *Plan) hasOnlyDenials() bool { return p.Denial.Kind != "" && p.hasOnlyUserRequests() }
 
-// refusals is the state of the rule about requests that are refused for good, for one process.
-type refusals struct {
+// refusalState is the state of the rule about requests that are refused for good, for one process.
+type refusalState struct {
 	process *process
-	// since is when a refusal was first seen; zero for never.
-	since time.Time
-	// again is, by its key, the time since when each retried request has been refused.
-	again map[string]time.Time
-	// said is when a refused request was last named.
-	said time.Time
+	// firstSeen is when a refusal was first seen; zero for never.
+	firstSeen time.Time
+	// refusedSince is, by its key, the time since when each retried request has been refused.
+	refusedSince map[string]time.Time
+	// lastNamed is when the status last named a refused request.
+	lastNamed time.Time
 }
 
-// tellsRetries checks S21: a retried request is named within half a minute. It stops the upgrade within the time that new nodes have
+// checkRetriesReported checks S21: a retried request is named within half a minute. It stops the upgrade within the time that new nodes have
 // to boot.
-func (r *rules) tellsRetries(w *upgrade.World, step *upgrade.Step) {
+func (r *rules) checkRetriesReported(w *upgrade.World, step *upgrade.Step) {
 	if d := &r.c.plan.Denial; !d.Again || slices.Contains([]string{"evict", "hold", "add", "delegate", "delete", "delete-node"}, d.Kind) {
 		return
 	}
 	if step.Status.Retried.Action != "" {
-		r.refusals.said = w.Now
+		r.refusals.lastNamed = w.Now
 	}
 	since := map[string]time.Time{}
 	for key, attempt := range w.Open {
 		recent := attempt.InFlight || w.Now.Sub(attempt.Ended) < 45*time.Second
-		tried := recent && r.c.plan.denied(strings.Split(key, "/")[0]) && attempt.Tries > 1 && attempt.Outcome != nodegroup.OutcomeDone
+		tried := recent && r.c.plan.hasDenial(strings.Split(key, "/")[0]) && attempt.Tries > 1 && attempt.Outcome != nodegroup.OutcomeDone
 		node, ofNode := attempt.Action.(nodemark.NodeAction)
 		over := ofNode && slices.Contains([]record.NodeState{record.NodeQuarantined, record.NodeParked}, step.Record.Nodes[node.Target().Node].State)
 		if !tried || over || step.Record.Stopping != "" || step.Finished {
 			continue
 		}
-		if since[key] = w.Now; !r.refusals.again[key].IsZero() {
-			since[key] = r.refusals.again[key]
+		if since[key] = w.Now; !r.refusals.refusedSince[key].IsZero() {
+			since[key] = r.refusals.refusedSince[key]
 		}
 	}
-	r.refusals.again = since
+	r.refusals.refusedSince = since
 	for _, key := range sortedKeys(since) {
 		tried := w.Now.Sub(since[key])
 		switch {
-		case min(tried, w.Now.Sub(r.refusals.said)) > 30*time.Second: // its effect may be visible a moment before its answer
+		case min(tried, w.Now.Sub(r.refusals.lastNamed)) > 30*time.Second: // its effect may be visible a moment before its answer
 			r.fail("S21", "%s has been refused again and again for %s, and that is not said", key, tried)
 		case tried > r.c.plan.Request.BootTimeout.Duration+2*time.Minute:
 			r.fail("S21", "%s has been refused again and again for %s, and the upgrade continues", key, tried)
@@ -138,34 +138,34 @@ func (r *rules) tellsRetries(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// endsRefused checks S20: a run ends soon after one of its requests was refused for good. Its message says which request, and why.
-func (r *rules) endsRefused(p *process, w *upgrade.World, step *upgrade.Step) {
-	if !r.c.plan.deniedOnly() {
+// checkEndsAfterRefusal checks S20: a run ends soon after one of its requests was refused for good. Its message says which request, and why.
+func (r *rules) checkEndsAfterRefusal(p *process, w *upgrade.World, step *upgrade.Step) {
+	if !r.c.plan.hasOnlyDenials() {
 		return
 	}
 	if r.refusals.process != p {
-		r.refusals = refusals{process: p}
+		r.refusals = refusalState{process: p}
 	}
-	r.tellsRetries(w, step)
+	r.checkRetriesReported(w, step)
 	for _, attempt := range w.Open {
-		if attempt.Outcome != nodegroup.OutcomeFatal || attempt.InFlight || isLeftOut(attempt.Action) {
+		if attempt.Outcome != nodegroup.OutcomeFatal || attempt.InFlight || isOptional(attempt.Action) {
 			continue
 		}
-		if r.refusals.since.IsZero() {
-			r.refusals.since = w.Now
+		if r.refusals.firstSeen.IsZero() {
+			r.refusals.firstSeen = w.Now
 		}
 		if step.Finished && step.Record.Result != "" && !strings.Contains(step.Record.Message, attempt.Detail) {
 			r.fail("S20", "to %s was refused for good, and the end does not say so: %q", attempt.Action, step.Record.Message)
 		}
 	}
 	limit := 2*time.Minute + r.c.plan.Leave // machines that are given back must end first
-	if since := r.refusals.since; !since.IsZero() && !step.Finished && w.Now.Sub(since) > limit {
+	if since := r.refusals.firstSeen; !since.IsZero() && !step.Finished && w.Now.Sub(since) > limit {
 		r.fail("S20", "a request was refused for good %s ago, and the run has not ended: it is stopping with %q", w.Now.Sub(since), step.Record.Stopping)
 	}
 }
 
-// isLeftOut reports whether an upgrade continues without the action.
-func isLeftOut(action nodegroup.Action) bool {
+// isOptional reports whether an upgrade continues without the action.
+func isOptional(action nodegroup.Action) bool {
 	switch action.(type) {
 	case nodemark.HoldNode, schedule.Restart:
 		return true

@@ -17,56 +17,56 @@ import (
 )
 
 const (
-	// flights is how many evictions of one budget may be in flight at the same time (Kubernetes K06).
-	flights = 4
-	// distance is the time between two evictions of one budget.
-	distance = 100 * time.Millisecond
+	// maxEvictionsPerBudget is how many evictions of one budget may be in flight at the same time (Kubernetes K06).
+	maxEvictionsPerBudget = 4
+	// evictionInterval is the time between two evictions of one budget.
+	evictionInterval = 100 * time.Millisecond
 	// evictionsAtOnce is how many evictions a process has in flight, of all budgets together.
 	evictionsAtOnce = 5
-	// visible is how long an accepted request may take to become visible.
-	visible = 30 * time.Second
+	// visibleWithin is how long an accepted request may take to become visible.
+	visibleWithin = 30 * time.Second
 )
 
-// duties is the state of the rules of order and of patience.
-type duties struct {
+// dutyState is the state of the rules about the order of nodes and about time limits.
+type dutyState struct {
 	// batches contains the names of the nodes of each batch.
 	batches map[int]map[string]bool
-	// spends is the budget that each eviction uses, by the action's key. sent counts the evictions of one step, by budget.
-	spends map[string]string
-	sent   map[string]int
-	// waited is, by node UID, how long this process has seen the node wait only for other nodes. waiting is when it last saw that.
-	waited, waiting map[types.UID]time.Duration
+	// budgetOf is the budget that each eviction uses, by the action's key. sentPerBudget counts the evictions of one step.
+	budgetOf      map[string]string
+	sentPerBudget map[string]int
+	// waited is, by node UID, how long this process has seen the node wait only for other nodes. waitingAt is when it last saw that.
+	waited, waitingAt map[types.UID]time.Duration
 	// unanswered contains the keys of launches whose answer was lost, to this process or to the previous one.
 	unanswered map[string]bool
-	// stopped is true once the upgrade began to stop before its goal.
+	// stopped is true after the upgrade began to stop before its goal.
 	stopped bool
 }
 
-func newDuties() duties {
-	return duties{batches: map[int]map[string]bool{}, spends: map[string]string{}, sent: map[string]int{}, unanswered: map[string]bool{}}
+func newDutyState() dutyState {
+	return dutyState{batches: map[int]map[string]bool{}, budgetOf: map[string]string{}, sentPerBudget: map[string]int{}, unanswered: map[string]bool{}}
 }
 
-// reset prepares for a new process, which knows nothing of the waits of the previous one.
-func (d *duties) reset() {
-	d.waited, d.waiting = map[types.UID]time.Duration{}, map[types.UID]time.Duration{}
+// resetWaits prepares for a new process, which knows nothing of the waits of the previous one.
+func (d *dutyState) resetWaits() {
+	d.waited, d.waitingAt = map[types.UID]time.Duration{}, map[types.UID]time.Duration{}
 }
 
-// duty checks one decision against the rules of order and of patience.
-func (r *rules) duty(p *process, w *upgrade.World, step *upgrade.Step) {
+// checkOrderAndPatience checks one decision against the rules of order and of patience.
+func (r *rules) checkOrderAndPatience(p *process, w *upgrade.World, step *upgrade.Step) {
 	r.duties.stopped = r.duties.stopped || step.Record.Stopping != ""
-	clear(r.duties.sent)
-	r.dealt(w, step)
-	r.starts(w, step)
-	r.patience(p, w, step)
+	clear(r.duties.sentPerBudget)
+	r.checkSurgeDistribution(w, step)
+	r.checkStartedNodes(w, step)
+	r.checkNodeTime(p, w, step)
 	r.noteUnanswered(w, step)
 	for _, action := range step.Actions {
-		r.quiesced(action)
+		r.checkQuiesced(action)
 	}
 	if !w.Now.Equal(r.c.now) {
 		return // answers arrived while the record was stored, after the decision
 	}
 	for _, action := range step.Actions {
-		r.again(p, w, action)
+		r.checkRetry(p, w, action)
 	}
 	for _, a := range w.Open {
 		switch a.Action.(type) {
@@ -95,17 +95,17 @@ func (r *rules) noteUnanswered(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// again checks an action against the answer to its last try: none yet, accepted, or retry later.
-func (r *rules) again(p *process, w *upgrade.World, action nodegroup.Action) {
+// checkRetry checks an action against the answer to its last try: none yet, accepted, or retry later.
+func (r *rules) checkRetry(p *process, w *upgrade.World, action nodegroup.Action) {
 	before, begun := p.open[action.Key()]
 	add, launch := action.(nodegroup.AddCapacity)
 	switch {
 	case !begun && launch:
-		r.relaunch(p, w, add)
+		r.checkRelaunch(p, w, add)
 	case !begun:
 	case before.InFlight:
 		r.fail("I10", "%s is begun while it is in flight", action)
-	case before.Outcome == nodegroup.OutcomeDone && w.Now.Sub(before.Ended) < visible:
+	case before.Outcome == nodegroup.OutcomeDone && w.Now.Sub(before.Ended) < visibleWithin:
 		r.fail("I10", "%s is begun again %s after it was accepted", action, w.Now.Sub(before.Ended))
 	case before.Outcome == nodegroup.OutcomeLater || before.Outcome == nodegroup.OutcomeUnclear || before.Outcome == nodegroup.OutcomeExhausted:
 		if w.Now.Before(before.NotBefore) {
@@ -114,10 +114,10 @@ func (r *rules) again(p *process, w *upgrade.World, action nodegroup.Action) {
 	}
 }
 
-// relaunch checks a new launch against the last answer in its zone. A refused launch is made again under a new key, and in a zone
+// checkRelaunch checks a new launch against the last answer in its zone. A refused launch is made again under a new key, and in a zone
 // without capacity only after a while. A launch without a zone may be refused because the group's size has changed, perhaps by an
 // earlier launch whose answer was lost. Then the group is read again first.
-func (r *rules) relaunch(p *process, w *upgrade.World, add nodegroup.AddCapacity) {
+func (r *rules) checkRelaunch(p *process, w *upgrade.World, add nodegroup.AddCapacity) {
 	var last nodegroup.Attempt
 	for _, before := range p.open {
 		if other, ok := before.Action.(nodegroup.AddCapacity); ok && other.Zone == add.Zone && before.Ended.After(last.Ended) {
@@ -125,17 +125,17 @@ func (r *rules) relaunch(p *process, w *upgrade.World, add nodegroup.AddCapacity
 		}
 	}
 	switch since := w.Now.Sub(last.Ended); {
-	case last.Outcome == nodegroup.OutcomeExhausted && since < probe:
+	case last.Outcome == nodegroup.OutcomeExhausted && since < probeInterval:
 		r.fail("backoff", "%s is begun %s after the zone was full", add, since)
 	case last.Action == nil:
-	case last.Outcome == nodegroup.OutcomeMoved && r.duties.unanswered[last.Action.Key()] && add.Zone == "" && !w.Group.Observed.After(last.Ended.Add(visible)):
+	case last.Outcome == nodegroup.OutcomeMoved && r.duties.unanswered[last.Action.Key()] && add.Zone == "" && !w.Group.Observed.After(last.Ended.Add(visibleWithin)):
 		r.fail("I9", "%s is begun by a reading of the group from %s after it was moved", add, w.Group.Observed.Sub(last.Ended))
 	}
 }
 
-// quiesced checks S4: before the upgrade changes the group, it suspends the cloud's own changes. After a stop this is not checked.
-func (r *rules) quiesced(action nodegroup.Action) {
-	if !r.quiet || !r.c.plan.sized() || r.duties.stopped {
+// checkQuiesced checks S4: before the upgrade changes the group, it suspends the cloud's own changes. After a stop this is not checked.
+func (r *rules) checkQuiesced(action nodegroup.Action) {
+	if !r.quiet || !r.c.plan.hasSize() || r.duties.stopped {
 		return
 	}
 	switch action.(type) {
@@ -143,15 +143,15 @@ func (r *rules) quiesced(action nodegroup.Action) {
 		if !slices.Contains(r.c.cloud.suspended, rebalance) {
 			r.fail("S4", "%s, and %s is not suspended", action, rebalance)
 		}
-		if r.c.plan.pins() && !slices.Contains(r.c.cloud.suspended, alarm) {
+		if r.c.plan.keepsTarget() && !slices.Contains(r.c.cloud.suspended, alarm) {
 			r.fail("G42", "%s, and %s is not suspended", action, alarm)
 		}
 	}
 }
 
-// dealt checks E20 and E25: the surge is distributed over the zones in turn, and no zone gets more than it has outdated nodes.
-func (r *rules) dealt(w *upgrade.World, step *upgrade.Step) {
-	if w.Record.Run != "" || step.Record.Run == "" || !r.c.plan.inZones() {
+// checkSurgeDistribution checks E20 and E25: the surge is distributed over the zones in turn, and no zone gets more than it has outdated nodes.
+func (r *rules) checkSurgeDistribution(w *upgrade.World, step *upgrade.Step) {
+	if w.Record.Run != "" || step.Record.Run == "" || !r.c.plan.namesZones() {
 		return
 	}
 	outdated := map[string]int{}
@@ -168,23 +168,23 @@ func (r *rules) dealt(w *upgrade.World, step *upgrade.Step) {
 			r.fail("E20", "zone %s is dealt %d of the surge for %d outdated nodes", zone, surge(zone), most)
 		}
 		for _, other := range sortedKeys(outdated) {
-			if surge(other) > surge(zone)+1 && surge(zone) < most && !r.c.plan.inTurns() {
+			if surge(other) > surge(zone)+1 && surge(zone) < most && !r.c.plan.zonesTakeTurns() {
 				r.fail("E25", "zone %s is dealt %d of the surge, and zone %s %d for %d outdated nodes", other, surge(other), zone, surge(zone), most)
 			}
 		}
 	}
 }
 
-// flight checks K06: few evictions of one budget are in flight at the same time. No eviction is sent right after another that the
+// checkEvictionRate checks K06: few evictions of one budget are in flight at the same time. No eviction is sent right after another that the
 // budget was not charged for yet.
-func (r *rules) flight(p *process, now time.Time, a schedule.Eviction, budget string) {
-	r.duties.spends[a.Key()] = budget
-	r.duties.sent[budget]++
+func (r *rules) checkEvictionRate(p *process, now time.Time, a schedule.Eviction, budget string) {
+	r.duties.budgetOf[a.Key()] = budget
+	r.duties.sentPerBudget[budget]++
 	all := 0
-	for _, n := range r.duties.sent {
+	for _, n := range r.duties.sentPerBudget {
 		all += n
 	}
-	n := r.duties.sent[budget]
+	n := r.duties.sentPerBudget[budget]
 	hasty := n > 1
 	for key, open := range p.open {
 		sent, ok := open.Action.(schedule.Eviction)
@@ -193,9 +193,9 @@ func (r *rules) flight(p *process, now time.Time, a schedule.Eviction, budget st
 		}
 		all++
 		ago := now.Sub(open.Begun)
-		if r.duties.spends[key] == budget && r.c.charged[sent.Pod].Before(r.c.now.Add(-ago)) {
+		if r.duties.budgetOf[key] == budget && r.c.chargedAt[sent.Pod].Before(r.c.now.Add(-ago)) {
 			n++
-			hasty = hasty || ago < distance
+			hasty = hasty || ago < evictionInterval
 		}
 	}
 	if all > evictionsAtOnce {
@@ -205,42 +205,42 @@ func (r *rules) flight(p *process, now time.Time, a schedule.Eviction, budget st
 		return
 	}
 	if hasty {
-		r.fail("K06", "an eviction of budget %s is sent less than %s after another that it was not charged for yet", budget, distance)
+		r.fail("K06", "an eviction of budget %s is sent less than %s after another that it was not charged for yet", budget, evictionInterval)
 	}
-	if n > flights {
+	if n > maxEvictionsPerBudget {
 		r.fail("K06", "%d evictions of budget %s are in flight", n, budget)
 	}
 }
 
-// starts checks the order and the number of the nodes that are started.
-func (r *rules) starts(w *upgrade.World, step *upgrade.Step) {
+// checkStartedNodes checks the order and the number of the nodes that are started.
+func (r *rules) checkStartedNodes(w *upgrade.World, step *upgrade.Step) {
 	var started []string
 	batch, window := 0, step.Record.Request.Window
 	for _, name := range sortedKeys(step.Record.Nodes) {
 		n := step.Record.Nodes[name]
 		if _, known := w.Record.Nodes[name]; !known && n.Batch > 0 { // a surge node that is given back has no batch
 			started, batch = append(started, name), max(batch, n.Batch)
-			r.inBatch(name, n.Batch, window)
+			r.checkBatchSize(name, n.Batch, window)
 		}
 	}
 	if len(started) == 0 {
 		return
 	}
-	flying := inFlight(&step.Record)
+	flying := nodesInFlight(&step.Record)
 	for _, name := range flying {
 		if n := step.Record.Nodes[name]; step.Record.Request.BatchBarrier && n.Batch < batch {
 			r.fail("E40", "batch %d is begun before node %s of batch %d has ended", batch, name, n.Batch)
 		}
 	}
-	if unready := unfit(w); len(flying) > max(1, window-unready) && !isBlueGreen(&step.Record) && !r.c.plan.autoscaled() { // the batches there are as requested
+	if unready := countUnreadyCurrent(w); len(flying) > max(1, window-unready) && !isBlueGreen(&step.Record) && !r.c.plan.isAutoscaled() { // the batches there are as requested
 		r.fail("I1", "%d nodes in flight, with %d nodes unready beside them and a window of %d", len(flying), unready, window)
 	}
-	if len(inFlight(&w.Record)) == 0 && step.Record.Phase != record.PhaseWait {
-		r.first(w, step, started)
+	if len(nodesInFlight(&w.Record)) == 0 && step.Record.Phase != record.PhaseWait {
+		r.checkUnreadyFirst(w, step, started)
 	}
 }
 
-func (r *rules) inBatch(name string, batch, window int) {
+func (r *rules) checkBatchSize(name string, batch, window int) {
 	if r.duties.batches[batch] == nil {
 		r.duties.batches[batch] = map[string]bool{}
 	}
@@ -250,9 +250,9 @@ func (r *rules) inBatch(name string, batch, window int) {
 	}
 }
 
-// inFlight returns the started nodes that count against the window. A node counts until the cloud is known to have begun its
+// nodesInFlight returns the started nodes that count against the window. A node counts until the cloud is known to have begun its
 // termination.
-func inFlight(rec *record.Record) []string {
+func nodesInFlight(rec *record.Record) []string {
 	var names []string
 	for _, name := range sortedKeys(rec.Nodes) {
 		switch n := rec.Nodes[name]; n.State {
@@ -267,21 +267,21 @@ func inFlight(rec *record.Record) []string {
 	return names
 }
 
-// unfit counts the group's nodes that were current before the upgrade and are not ready.
-func unfit(w *upgrade.World) int {
+// countUnreadyCurrent counts the group's nodes that were current before the upgrade and are not ready.
+func countUnreadyCurrent(w *upgrade.World) int {
 	n := 0
 	for i := range w.Members {
 		m := &w.Members[i]
 		current := !m.Outdated && strings.HasPrefix(m.Name(), "cur-")
-		if current && m.Instance.State != nodegroup.InstanceLeaving && !isReady(m.Node) {
+		if current && m.Instance.State != nodegroup.InstanceLeaving && !isNodeReady(m.Node) {
 			n++
 		}
 	}
 	return n
 }
 
-// begun reports whether the record has the member, by its node's name or by its instance. Its Node object may be gone.
-func begun(record *record.Record, m *nodegroup.Member) bool {
+// isRecorded reports whether the record has the member, by its node's name or by its instance. Its Node object may be gone.
+func isRecorded(record *record.Record, m *nodegroup.Member) bool {
 	for name, n := range record.Nodes {
 		if name == m.Name() || n.Instance == m.Instance.ID && m.Instance.ID != "" {
 			return true
@@ -290,21 +290,21 @@ func begun(record *record.Record, m *nodegroup.Member) bool {
 	return false
 }
 
-func serves(m *nodegroup.Member) bool { return m.Node != nil && isReady(m.Node) }
+func hasReadyNode(m *nodegroup.Member) bool { return m.Node != nil && isNodeReady(m.Node) }
 
-// first checks that outdated nodes that are not Ready go before others. While nodes are in flight, such a node may have to wait for
+// checkUnreadyFirst checks that outdated nodes that are not Ready go before others. While nodes are in flight, such a node may have to wait for
 // them. A node with pods of a workload that must first come up elsewhere waits for that.
-func (r *rules) first(w *upgrade.World, step *upgrade.Step, started []string) {
+func (r *rules) checkUnreadyFirst(w *upgrade.World, step *upgrade.Step, started []string) {
 	idle := ""
 	for i := range w.Members {
 		m := &w.Members[i]
-		if !m.Outdated || serves(m) || m.Instance.State == nodegroup.InstanceLeaving {
+		if !m.Outdated || hasReadyNode(m) || m.Instance.State == nodegroup.InstanceLeaving {
 			continue
 		}
 		if slices.Contains(started, m.Name()) {
 			return
 		}
-		if awaitsTurn := step.Record.Turn != "" && m.Zone() != step.Record.Turn; !awaitsTurn && !begun(&step.Record, m) && !r.awaitsWorkload(&step.Record, m) {
+		if awaitsTurn := step.Record.Turn != "" && m.Zone() != step.Record.Turn; !awaitsTurn && !isRecorded(&step.Record, m) && !r.waitsForWorkload(&step.Record, m) {
 			idle = m.Name()
 		}
 	}
@@ -313,19 +313,19 @@ func (r *rules) first(w *upgrade.World, step *upgrade.Step, started []string) {
 	}
 }
 
-// awaitsWorkload reports whether a workload with pods on the member still has to recover. It has fewer ready pods than before, or has
+// waitsForWorkload reports whether a workload with pods on the member still has to recover. It has fewer ready pods than before, or has
 // not yet come up on a node that stays.
-func (r *rules) awaitsWorkload(record *record.Record, m *nodegroup.Member) bool {
+func (r *rules) waitsForWorkload(record *record.Record, m *nodegroup.Member) bool {
 	return slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool {
-		app := r.c.makers[pod.Labels["app"]]
+		app := r.c.controllers[pod.Labels["app"]]
 		known, lost := record.Workloads[app.id().String()]
 		return lost && (!known.Proven || known.Lacks > 0)
 	})
 }
 
-// evenly checks that rebalancing is resumed only if it would not terminate nodes at once. The zones must be as even as before, or
+// checkZonesEven checks that rebalancing is resumed only if it would not terminate nodes at once. The zones must be as even as before, or
 // differ by at most one node.
-func (r *rules) evenly(p *process, w *upgrade.World, a nodegroup.Resume) {
+func (r *rules) checkZonesEven(p *process, w *upgrade.World, a nodegroup.Resume) {
 	if _, again := p.open[a.Key()]; again || !slices.Contains(a.Processes, rebalance) {
 		return // the state on which it was decided may have changed
 	}
@@ -335,13 +335,13 @@ func (r *rules) evenly(p *process, w *upgrade.World, a nodegroup.Resume) {
 			zones[instance.Zone]++
 		}
 	}
-	if now, first := r.spread(zones), r.spread(r.zones); now > max(1, first) {
+	if now, first := r.zoneSpread(zones), r.zoneSpread(r.zones); now > max(1, first) {
 		r.fail("E20", "%s, and the zones are %v and were %v", a, zones, r.zones)
 	}
 }
 
-// spread returns by how many nodes the group's largest zone exceeds its smallest.
-func (r *rules) spread(zones map[string]int) int {
+// zoneSpread returns by how many nodes the group's largest zone exceeds its smallest.
+func (r *rules) zoneSpread(zones map[string]int) int {
 	least, most := zones[zoneName(0)], zones[zoneName(0)]
 	for i := range r.c.plan.Zones {
 		least, most = min(least, zones[zoneName(i)]), max(most, zones[zoneName(i)])

@@ -9,46 +9,46 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// elsewhere makes another user run the command for the same nodes in some worlds: with another namespace for its records, or with a
+// drawElsewhere makes another user run the command for the same nodes in some worlds: with another namespace for its records, or with a
 // selector that covers the group. It draws from its own generator.
-func elsewhere(p *Plan) {
+func drawElsewhere(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x656c7365))}
 	if d.chance(25) {
 		p.Elsewhere = d.moment()
 	}
 }
 
-// owner returns the owner that the upgrade of the world's group writes on nodes.
-func owner() nodemark.Owner {
+// upgradeOwner returns the owner that the upgrade of the world's group writes on nodes.
+func upgradeOwner() nodemark.Owner {
 	return nodemark.Owner{Namespace: "kube-system", Group: "workers", Epoch: 1}
 }
 
-// runElsewhere checks S32: a command under another name finds the marks of the running upgrade and is refused. Without marks it does
+// checkForeignRun checks S32: a command under another name finds the marks of the running upgrade and is refused. Without marks it does
 // nothing here. Unreadable marks refuse it, too.
-func (u *user) runElsewhere() {
+func (u *user) checkForeignRun() {
 	if u.done {
 		return
 	}
 	own, records := nodemark.Owner{Namespace: "elsewhere", Group: "workers"}, map[string]record.Record{}
 	if u.c.plan.Seed%2 == 0 {
-		own = nodemark.Owner{Namespace: owner().Namespace, Group: "team in (a, b)"}
-		records[owner().Group] = u.stored.record
+		own = nodemark.Owner{Namespace: upgradeOwner().Namespace, Group: "team in (a, b)"}
+		records[upgradeOwner().Group] = u.stored.record
 	}
-	group := u.c.group()
-	members := newView(u.c).members(&group, &record.Record{})
-	marked, unreadable := u.marked(members)
+	group := u.c.readGroup()
+	members := newView(u.c).joinMembers(&group, &record.Record{})
+	marked, unreadable := u.markedNodes(members)
 	switch found, is := upgrade.FindForeignRun(members, own, "", records); {
-	case is && (!marked[found.Node] || found.Owner != owner()):
+	case is && (!marked[found.Node] || found.Owner != upgradeOwner()):
 		u.rules.fail("S32", "node %s is said to be part of run %s of %v", found.Node, found.Run, found.Owner)
 	case is:
-		u.rules.tally.met("second run", foreign)
+		u.rules.tally.count("second run", foreignRunRefused)
 	case len(marked) > 0 && !unreadable:
 		u.rules.fail("S32", "an upgrade of group %q in namespace %s may begin, and nodes are marked by another: %v", own.Group, own.Namespace, sortedKeys(marked))
 	}
 }
 
-// marked returns the members with a mark of an upgrade, and whether an annotation of this program is unreadable.
-func (u *user) marked(members []nodegroup.Member) (nodes map[string]bool, unreadable bool) {
+// markedNodes returns the members with a mark of an upgrade, and whether an annotation of this program is unreadable.
+func (u *user) markedNodes(members []nodegroup.Member) (nodes map[string]bool, unreadable bool) {
 	nodes = map[string]bool{}
 	for i := range members {
 		node := members[i].Node

@@ -14,31 +14,31 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// rest checks an upgrade that stopped, at its goal or before. There is a reason for its result. Nodes that were not started are as
+// checkStopped checks an upgrade that stopped, at its goal or before. There is a reason for its result. Nodes that were not started are as
 // other actors left them. Nothing that the upgrade suspended stays suspended.
-func (r *rules) rest(rec record.Record) {
-	r.tally.met("result", string(rec.Result))
-	if r.c.plan.delegated() {
-		r.restDelegated(rec)
+func (r *rules) checkStopped(rec record.Record) {
+	r.tally.count("result", string(rec.Result))
+	if r.c.plan.isDelegated() {
+		r.checkDelegatedStop(rec)
 		return
 	}
-	r.reason(rec)
-	r.leftAlone(rec)
-	r.released(rec)
-	r.whole(rec)
-	r.saysOutage(rec)
-	if r.stays(&rec) {
-		r.standing(rec)
+	r.checkResultCause(rec)
+	r.checkStandbyUntouched(rec)
+	r.checkRenewedReleased(rec)
+	r.checkWorkloadsWhole(rec)
+	r.checkOutageReport(rec)
+	if r.keepsBothColours(&rec) {
+		r.checkBothColoursKept(rec)
 		return
 	}
 	for _, name := range sortedKeys(r.c.nodes) {
 		node, shadow := r.c.nodes[name], r.c.shadow[name]
-		if i := r.c.instanceOf(node); r.saysMarked(&rec, name) || r.c.plan.listed() && (i == nil || i.leaving) {
+		if i := r.c.instanceOf(node); r.reportsMarked(&rec, name) || r.c.plan.listsMachines() && (i == nil || i.leaving) {
 			continue // it goes with its machine
 		}
 		_, started := rec.Nodes[name]
-		if shadow != nil && r.isStray(name) && node.Annotations[nodemark.AnnotationRun] == "" {
-			node, shadow = withoutOurs(node), withoutOurs(shadow)
+		if shadow != nil && r.noteStray(name) && node.Annotations[nodemark.AnnotationRun] == "" {
+			node, shadow = withoutOurAnnotations(node), withoutOurAnnotations(shadow)
 		}
 		ours := node.Annotations[nodemark.AnnotationRun] != ""
 		if !ours && !r.stripped[name] && slices.ContainsFunc(slices.Collect(maps.Keys(node.Annotations)), func(key string) bool { return strings.HasPrefix(key, nodemark.Domain+"/") }) {
@@ -47,37 +47,37 @@ func (r *rules) rest(rec record.Record) {
 		if started || shadow == nil || r.stripped[name] || (ours && rec.Request.KeepFence && rec.Result != record.Succeeded && rec.Result != record.Aborted) {
 			continue
 		}
-		if !sameMarks(node, shadow) {
+		if !haveSameMarks(node, shadow) {
 			r.fail("I4", "node %s, which was not started, is %+v %v %v; without us it would be %+v %v %v",
 				name, node.Spec, node.Labels, node.Annotations, shadow.Spec, shadow.Labels, shadow.Annotations)
 		}
 	}
-	theirs := r.c.plan.Suspended && !r.resumed
-	kept := r.saysRefused(&rec, "resume "+rebalance) && slices.Contains(r.c.cloud.suspended, rebalance) || saysSuspended(&rec) && (!r.quiet || r.unbalanced())
-	kept = kept && (!r.resumed || slices.Contains(r.c.cloud.suspended, rebalance)) // the upgrade may not have seen what another actor resumed a moment ago
-	if suspended := slices.Contains(r.c.cloud.suspended, rebalance); suspended != (theirs || kept) && r.c.plan.sized() {
+	theirs := r.c.plan.Suspended && !r.resumedByOthers
+	kept := r.reportsRefused(&rec, "resume "+rebalance) && slices.Contains(r.c.cloud.suspended, rebalance) || reportsSuspended(&rec) && (!r.quiet || r.isUnbalanced())
+	kept = kept && (!r.resumedByOthers || slices.Contains(r.c.cloud.suspended, rebalance)) // the upgrade may not have seen what another actor resumed a moment ago
+	if suspended := slices.Contains(r.c.cloud.suspended, rebalance); suspended != (theirs || kept) && r.c.plan.hasSize() {
 		r.fail("I4", "%s is suspended: %t, and was by others: %t", rebalance, suspended, theirs)
 	}
-	if slices.Contains(r.c.cloud.suspended, alarm) && !r.resumed && !r.saysRefused(&rec, "resume ") {
+	if slices.Contains(r.c.cloud.suspended, alarm) && !r.resumedByOthers && !r.reportsRefused(&rec, "resume ") {
 		r.fail("I4", "%s is suspended still", alarm)
 	}
 }
 
-// saysSuspended reports whether the message says that rebalancing stays suspended, with or without the size's alarms.
-func saysSuspended(record *record.Record) bool {
+// reportsSuspended reports whether the message says that rebalancing stays suspended, with or without the size's alarms.
+func reportsSuspended(record *record.Record) bool {
 	return strings.Contains(record.Message, rebalance+" stays suspended") || strings.Contains(record.Message, rebalance+", "+alarm+" stay suspended")
 }
 
-// saysRefused reports whether the message names a request that was refused, by the words it begins with.
-func (r *rules) saysRefused(record *record.Record, request string) bool {
+// reportsRefused reports whether the message names a request that was refused, by the words it begins with.
+func (r *rules) reportsRefused(record *record.Record, request string) bool {
 	return !r.quiet && strings.Contains(record.Message, "to "+request)
 }
 
 // abbreviated matches a message that gives only the number of the last requests or nodes that it is about.
 func abbreviated() *regexp.Regexp { return regexp.MustCompile(`and [0-9]+ more`) }
 
-// saysMarked reports whether the message says that the upgrade's marks could not be removed from the node.
-func (r *rules) saysMarked(record *record.Record, node string) bool {
+// reportsMarked reports whether the message says that the upgrade's marks could not be removed from the node.
+func (r *rules) reportsMarked(record *record.Record, node string) bool {
 	for _, request := range []string{"unfence node ", "leave node "} {
 		if _, refused, said := strings.Cut(record.Message, "to "+request); said && !r.quiet && (strings.Contains(refused, node) || abbreviated().MatchString(refused)) {
 			return true
@@ -86,16 +86,16 @@ func (r *rules) saysMarked(record *record.Record, node string) bool {
 	return false
 }
 
-// leavesBehind reports whether the record's message names leftovers of a refused request.
-func (r *rules) leavesBehind(record *record.Record) bool {
+// reportsLeftovers reports whether the record's message names leftovers of a refused request.
+func (r *rules) reportsLeftovers(record *record.Record) bool {
 	return slices.ContainsFunc([]string{"add ", "unfence node ", "leave node ", "resume ", "lower the group's max ", "terminate ", "set the group's revision "}, func(request string) bool {
-		return r.saysRefused(record, request)
+		return r.reportsRefused(record, request)
 	})
 }
 
-// unbalanced reports whether rebalancing the zones, if it ran, would terminate nodes.
-func (r *rules) unbalanced() bool {
-	zones := r.c.cloud.zones()
+// isUnbalanced reports whether rebalancing the zones, if it ran, would terminate nodes.
+func (r *rules) isUnbalanced() bool {
+	zones := r.c.cloud.nodesPerZone()
 	least, most := len(r.c.cloud.instances), 0
 	for i := range r.c.plan.Zones {
 		least, most = min(least, zones[zoneName(i)]), max(most, zones[zoneName(i)])
@@ -103,25 +103,25 @@ func (r *rules) unbalanced() bool {
 	return most-least > 1
 }
 
-func sameMarks(a, b *corev1.Node) bool {
+func haveSameMarks(a, b *corev1.Node) bool {
 	return a.Spec.Unschedulable == b.Spec.Unschedulable && equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) &&
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Annotations, b.Annotations)
 }
 
-// reason checks that the world contains a cause of the result, and that the message names it.
-func (r *rules) reason(rec record.Record) {
+// checkResultCause checks that the world contains a cause of the result, and that the message names it.
+func (r *rules) checkResultCause(rec record.Record) {
 	p := r.c.plan
 	switch rec.Result {
 	case record.Succeeded:
 	case record.LeftBehind:
-		if p.shortLived() {
+		if p.isShortLived() {
 			return
 		}
 		if rec.Request.OnTimeout != record.Skip || r.easy {
 			r.fail("liveness", "nodes are left behind for no reason")
 		}
 	case record.PodEvictionFailure:
-		r.evictionFailure(rec)
+		r.checkEvictionFailure(rec)
 	case record.NodeCreationFailure:
 		if r.quiet && p.Boot*5/4+p.ClosedFor+5*time.Minute < rec.Request.BootTimeout.Duration {
 			r.fail("liveness", "nodes are said not to be created: %s", rec.Message)
@@ -129,13 +129,13 @@ func (r *rules) reason(rec record.Record) {
 		if !strings.Contains(rec.Message, "new nodes are ready: ") {
 			r.fail("E33", "the message names no cause: %q", rec.Message)
 		}
-		r.returned(rec)
+		r.checkSurgeReturned(rec)
 	case record.WorkloadUnhealthy:
-		r.unhealthy(rec)
+		r.checkUnhealthyMessage(rec)
 	case record.Failed:
 		refused := (p.hasFault(Forbidden) || p.Denial.Kind != "") && strings.Contains(rec.Message, "forbidden")
 		tooLong := !r.quiet && strings.Contains(rec.Message, "has had no effect for")
-		aimed := p.hasActor(RecordAimed) && saysAimed(&rec)
+		aimed := p.hasActor(RecordAimed) && reportsChangedRecord(&rec)
 		scribbled := p.hasActor(Scribbles) && strings.Contains(rec.Message, unreadable)
 		if scribbled && slices.ContainsFunc(strings.Split(rec.Message, "; "), func(request string) bool {
 			return strings.Contains(request, unreadable) && strings.Contains(request, "has had no effect for")
@@ -143,7 +143,7 @@ func (r *rules) reason(rec record.Record) {
 			r.fail("S20", "it tries again what is the same each time: %s", rec.Message)
 		}
 		unread := p.hasFault(CloudBlind, BalancersBlind) && strings.Contains(rec.Message, "load balancers: they have not been read for")
-		if !refused && !tooLong && !aimed && !scribbled && !unread && !r.leavesBehind(&rec) {
+		if !refused && !tooLong && !aimed && !scribbled && !unread && !r.reportsLeftovers(&rec) {
 			r.fail("liveness", "it fails without a cause: %q", rec.Message)
 		}
 	case record.Aborted:
@@ -152,7 +152,7 @@ func (r *rules) reason(rec record.Record) {
 		}
 	case record.Paused:
 		if p.hasActor(Pauses) && rec.PausedBy != "" {
-			r.paused(rec)
+			r.checkPaused(rec)
 			return
 		}
 		uncordoned := p.hasActor(AdminUncordons) && strings.Contains(rec.Message, "a user or another process uncordoned node")
@@ -161,12 +161,12 @@ func (r *rules) reason(rec record.Record) {
 			r.fail("liveness", "it pauses without a cause: %q", rec.Message)
 		}
 	case record.TargetMoved:
-		if !p.hasActor(TargetMoves) || p.pins() {
+		if !p.hasActor(TargetMoves) || p.keepsTarget() {
 			r.fail("liveness", "the target is said to have moved")
 		}
 	case record.Waiting:
-		if !p.shortLived() {
-			r.waits(rec)
+		if !p.isShortLived() {
+			r.checkWaiting(rec)
 		}
 	case record.Interrupted:
 		gaveWay := p.hasActor(Aborts, RollsBack) && strings.HasPrefix(rec.Message, "stopped for a")
@@ -178,36 +178,36 @@ func (r *rules) reason(rec record.Record) {
 	}
 }
 
-// returned checks S5: if new nodes did not come in time and no old node was touched, the empty new nodes are given back. On the way
+// checkSurgeReturned checks S5: if new nodes did not come in time and no old node was touched, the empty new nodes are given back. On the way
 // back, the nodes of the upgrade are the outdated ones.
-func (r *rules) returned(rec record.Record) {
-	if rec.Phase != record.PhaseScaleUp || rec.Ledger.ConfirmedSurge() <= 0 || r.doubtful || rec.Rollback || r.c.plan.hasActor(TargetMoves) {
+func (r *rules) checkSurgeReturned(rec record.Record) {
+	if rec.Phase != record.PhaseScaleUp || rec.Ledger.ConfirmedSurge() <= 0 || r.unclearTermination || rec.Rollback || r.c.plan.hasActor(TargetMoves) {
 		return // the owner of a launch without an answer is unknown, and nodes of an earlier target are outdated
 	}
-	r.idle("S5", rec)
+	r.checkNoIdleNode("S5", rec)
 }
 
-// idle checks that an upgrade that gave its surge back has kept no empty new node.
-func (r *rules) idle(rule string, record record.Record) {
+// idleTime checks that an upgrade that gave its surge back has kept no empty new node.
+func (r *rules) checkNoIdleNode(rule string, record record.Record) {
 	if strings.Contains(record.Message, "they are still to be launched") {
 		return // they may have been since
 	}
-	for _, i := range r.c.cloud.living() {
-		if refused := strings.Contains(record.Message, "to terminate instance ") && strings.Contains(record.Message, i.id); refused || r.c.plan.inZones() && record.Ledger.ContributionIn(i.zone) <= 0 {
+	for _, i := range r.c.cloud.liveInstances() {
+		if refused := strings.Contains(record.Message, "to terminate instance ") && strings.Contains(record.Message, i.id); refused || r.c.plan.namesZones() && record.Ledger.ContributionIn(i.zone) <= 0 {
 			continue
 		}
-		idle := !slices.ContainsFunc(r.c.on(r.c.nodeOf(i)), func(pod *corev1.Pod) bool { return mustGo(pod, false) })
+		idle := !slices.ContainsFunc(r.c.podsOn(r.c.nodeNameOf(i)), func(pod *corev1.Pod) bool { return mustLeave(pod, false) })
 		if idle && strings.HasPrefix(i.id, "i-new-") && r.c.cloud.desired > r.c.cloud.min { // at its minimum the group gives no node back
 			r.fail(rule, "instance %s carries nothing, and is kept with %d nodes owed", i.id, record.Ledger.Contribution())
 		}
 	}
 }
 
-// evictionFailure checks E42 and E52: the upgrade fails only if the request says so. Its message names the node, a pod, and the
+// checkEvictionFailure checks E42 and E52: the upgrade fails only if the request says so. Its message names the node, a pod, and the
 // reason.
-func (r *rules) evictionFailure(rec record.Record) {
+func (r *rules) checkEvictionFailure(rec record.Record) {
 	m := rec.Message
-	named := strings.Contains(m, `draining node "`) && (strings.Contains(m, "target group web still has") || strings.Contains(m, "pod "+space+"/") || strings.Contains(m, "still terminating: "+space+"/") || strings.Contains(m, "has not answered their eviction: "+space+"/"))
+	named := strings.Contains(m, `draining node "`) && (strings.Contains(m, "target group web still has") || strings.Contains(m, "pod "+namespace+"/") || strings.Contains(m, "still terminating: "+namespace+"/") || strings.Contains(m, "has not answered their eviction: "+namespace+"/"))
 	switch {
 	case isBlueGreen(&rec):
 		r.fail("G44", "it fails for a node that takes too long to drain: %s", m)
@@ -215,29 +215,29 @@ func (r *rules) evictionFailure(rec record.Record) {
 		r.fail("E43", "it fails where it was asked to %s: %s", rec.Request.OnTimeout, m)
 	case !named:
 		r.fail("E52", "the message names no pod: %q", m)
-	case r.easy || (r.c.calm && rec.Started.After(start().Add(r.c.plan.Calm))):
+	case r.easy || (r.c.calm && rec.Started.After(worldStart().Add(r.c.plan.Calm))):
 		r.fail("liveness", "nothing kept the pods from leaving: %s", m)
 	}
 }
 
-// whole checks I14 in worlds without other obstacles than the workloads themselves. A workload that had all its pods before has them
+// checkWorkloadsWhole checks I14 in worlds without other obstacles than the workloads themselves. A workload that had all its pods before has them
 // when the upgrade succeeds. If the upgrade stops because of a workload that had several ready pods, that workload keeps one.
-func (r *rules) whole(rec record.Record) {
+func (r *rules) checkWorkloadsWhole(rec record.Record) {
 	if !r.quiet || rec.Run == "" || rec.Request.NoImplicitBudgets || rec.Request.OnTimeout == record.Force {
 		return
 	}
 	for i := range r.c.plan.Workloads {
 		app := &r.c.plan.Workloads[i]
-		first := r.recovery.first[app.id().String()]
-		if !app.replicated() || first == 0 || app.Broken || app.Tolerant || app.Undead || app.Role == Completes || app.Role == Skipped || ignores(&rec, app.id().String()) {
+		first := r.recovery.readyAtFirst[app.id().String()]
+		if !app.isReplicated() || first == 0 || app.Broken || app.Tolerant || app.Undead || app.Role == Completes || app.Role == Skipped || isIgnored(&rec, app.id().String()) {
 			continue
 		}
-		if first = r.owed(app, first, &rec); first == 0 {
+		if first = r.requiredReady(app, first, &rec); first == 0 {
 			continue
 		}
 		ready := 0
 		for _, pod := range r.c.pods {
-			if pod.Labels["app"] == app.Name && pod.DeletionTimestamp == nil && (podIsReady(pod) || r.c.falling[pod.UID]) {
+			if pod.Labels["app"] == app.Name && pod.DeletionTimestamp == nil && (isPodReady(pod) || r.c.brieflyUnready[pod.UID]) {
 				ready++ // a pod that is unready for a moment on its node is not the upgrade's doing
 			}
 		}
@@ -250,20 +250,20 @@ func (r *rules) whole(rec record.Record) {
 	}
 }
 
-// saysOutage checks that an upgrade that stops because of workloads reports correctly which of them have no ready pod.
-func (r *rules) saysOutage(rec record.Record) {
+// checkOutageReport checks that an upgrade that stops because of workloads reports correctly which of them have no ready pod.
+func (r *rules) checkOutageReport(rec record.Record) {
 	if !r.quiet || rec.Result != record.WorkloadUnhealthy {
 		return
 	}
 	for i := range r.c.plan.Workloads {
 		app := &r.c.plan.Workloads[i]
 		known, on := rec.Workloads[app.id().String()]
-		if !app.replicated() || !on || known.Ready == 0 {
+		if !app.isReplicated() || !on || known.Ready == 0 {
 			continue
 		}
 		ready := 0
 		for _, pod := range r.c.pods {
-			if pod.Labels["app"] == app.Name && pod.DeletionTimestamp == nil && podIsReady(pod) {
+			if pod.Labels["app"] == app.Name && pod.DeletionTimestamp == nil && isPodReady(pod) {
 				ready++
 			}
 		}
@@ -273,43 +273,43 @@ func (r *rules) saysOutage(rec record.Record) {
 	}
 }
 
-// end checks a group whose upgrade reached its goal.
-func (r *rules) end(rec record.Record) {
+// removePod checks a group whose upgrade reached its goal.
+func (r *rules) checkGoalReached(rec record.Record) {
 	for _, name := range sortedKeys(r.c.nodes) {
 		node := r.c.nodes[name]
 		state := rec.Nodes[name].State
-		kept := state == record.NodeQuarantined || state == record.NodeDrained || rec.Result == record.LeftBehind && r.c.plan.shortLived()
+		kept := state == record.NodeQuarantined || state == record.NodeDrained || rec.Result == record.LeftBehind && r.c.plan.isShortLived()
 		if node.Labels[groupLabel] == "" || kept || r.stripped[name] {
 			continue
 		}
 		i := r.c.instanceOf(node)
-		if r.c.plan.listed() && (i == nil || i.leaving) {
+		if r.c.plan.listsMachines() && (i == nil || i.leaving) {
 			continue
 		}
-		if r.outdated(node, i, rec) && (i == nil || !i.standby) {
+		if r.isOutdated(node, i, rec) && (i == nil || !i.standby) {
 			r.fail("end", "node %s is outdated still, and %q", name, state)
 		}
 		if node.Annotations[nodemark.AnnotationRun] != "" {
 			r.fail("end", "node %s keeps annotations of ours", name)
 		}
 	}
-	if r.c.plan.sized() && rec.Run != "" && !r.doubtful {
-		r.endSize(rec)
+	if r.c.plan.hasSize() && rec.Run != "" && !r.unclearTermination {
+		r.checkFinalSize(rec)
 	}
-	if owed := rec.Ledger.Contribution(); r.c.plan.blueGreen() && r.c.plan.inZones() && r.verbsOnly() && rec.Result == record.Succeeded && owed != 0 { // otherwise the group itself launches more nodes of the old revision
+	if owed := rec.Ledger.Contribution(); r.c.plan.isBlueGreen() && r.c.plan.namesZones() && r.hasOnlyUserRequests() && rec.Result == record.Succeeded && owed != 0 { // otherwise the group itself launches more nodes of the old revision
 		r.fail("G56", "it ends owing %d nodes, on the way back: %t", owed, rec.Rollback)
 	}
-	if serving := r.serving(rec); r.quiet && r.c.plan.sized() && !r.c.plan.autoscaled() && serving < r.serves {
-		r.fail("E26", "it ends with %d nodes that serve, of %d", serving, r.serves)
+	if serving := r.countServing(rec); r.quiet && r.c.plan.hasSize() && !r.c.plan.isAutoscaled() && serving < r.servingBefore {
+		r.fail("E26", "it ends with %d nodes that serve, of %d", serving, r.servingBefore)
 	}
 }
 
-func (r *rules) outdated(node *corev1.Node, i *instance, record record.Record) bool {
+func (r *rules) isOutdated(node *corev1.Node, i *instance, record record.Record) bool {
 	target := record.Target.ID
 	if record.Run == "" {
 		target = r.c.cloud.wanted
 	}
-	if wants := len(record.Request.Current) > 0; wants && r.quiet && node.Labels[flavorLabel] != flavor(target) {
+	if wants := len(record.Request.Current) > 0; wants && r.quiet && node.Labels[flavorLabel] != flavorOf(target) {
 		return true
 	}
 	if i != nil {
@@ -318,36 +318,36 @@ func (r *rules) outdated(node *corev1.Node, i *instance, record record.Record) b
 	return node.Labels[imageLabel] != target && !r.c.plan.hasActor(TargetMoves)
 }
 
-// endSize checks I9 at the end: the group has its size and zones from before, except for changes by other actors and for nodes that
+// checkFinalSize checks I9 at the end: the group has its size and zones from before, except for changes by other actors and for nodes that
 // the message says are owed.
-func (r *rules) endSize(rec record.Record) {
+func (r *rules) checkFinalSize(rec record.Record) {
 	k, owed := &r.c.cloud, rec.Ledger.Contribution()
 	isSaid := strings.Contains(rec.Message, "more node")
-	if owed < 0 || (owed > 0 && !isSaid && r.taken == 0 && r.changed() >= 0) || (isSaid && r.quiet && k.desired <= r.desired) { // other actors may have removed as many
+	if owed < 0 || (owed > 0 && !isSaid && r.removedByOthers == 0 && r.sizeChangeByOthers() >= 0) || (isSaid && r.quiet && k.desired <= r.desired) { // other actors may have removed as many
 		r.fail("I9", "it ends owing %d nodes and says %q", owed, rec.Message)
 	}
 	if r.quiet && owed != 0 && rec.Result == record.Succeeded {
 		r.fail("I9", "it succeeds owing %d nodes", owed)
 	}
-	if want := r.desired + r.changed() + owed; k.desired != want {
+	if want := r.desired + r.sizeChangeByOthers() + owed; k.desired != want {
 		r.fail("I9", "the desired size is %d, want %d", k.desired, want)
 	}
 	least, most := max(r.max, k.desired), max(r.max, k.desired)
-	if owed > 0 || r.c.plan.autoscaled() {
-		most += r.taken // another actor may have taken a node during the last reading of the group
+	if owed > 0 || r.c.plan.isAutoscaled() {
+		most += r.removedByOthers // another actor may have taken a node during the last reading of the group
 	}
-	if !r.maxed && (k.max < least || k.max > most) {
+	if !r.maxChanged && (k.max < least || k.max > most) {
 		r.fail("I9", "the maximum is %d, want %d", k.max, least)
 	}
-	if launched := r.launched(rec); r.c.plan.inZones() && launched != len(k.tokens) {
+	if launched := r.countLaunched(rec); r.c.plan.namesZones() && launched != len(k.tokens) {
 		r.fail("I9", "%d launches are on the books, and %d were made", launched, len(k.tokens))
 	}
-	if zones := k.zones(); r.c.plan.inZones() && owed == 0 && !r.rearranged && !maps.Equal(zones, r.zones) {
+	if zones := k.nodesPerZone(); r.c.plan.namesZones() && owed == 0 && !r.zonesChanged && !maps.Equal(zones, r.zones) {
 		r.fail("E20", "the zones are %v, and were %v", zones, r.zones)
 	}
 }
 
-func (r *rules) launched(record record.Record) int {
+func (r *rules) countLaunched(record record.Record) int {
 	n := 0
 	for _, z := range record.Ledger.Books().Zones {
 		n += z.Launched

@@ -10,12 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// fallPods gives some worlds a workload whose first pods become unready for a moment, one after the other. They were ready for a long
+// addBriefUnreadiness gives some worlds a workload whose first pods become unready for a moment, one after the other. They were ready for a long
 // time before, and are ready again after. In half of these worlds one new pod of the workload is not created. It draws from its own
 // generator.
-func fallPods(p *Plan) {
+func addBriefUnreadiness(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x66616c6c))}
-	if p.delegated() || p.shortLived() || !d.chance(12) {
+	if p.isDelegated() || p.isShortLived() || !d.chance(12) {
 		return
 	}
 	for i := range p.Workloads {
@@ -33,8 +33,8 @@ func fallPods(p *Plan) {
 	}
 }
 
-// fallLater schedules the moments at which the workload's first pods become unready.
-func (c *cluster) fallLater(m *maker) {
+// scheduleUnreadiness schedules the moments at which the workload's first pods become unready.
+func (c *cluster) scheduleUnreadiness(m *controller) {
 	if m.Falls == 0 {
 		return
 	}
@@ -45,14 +45,14 @@ func (c *cluster) fallLater(m *maker) {
 		}
 	}
 	for i, uid := range first {
-		c.after(m.Falls+time.Duration(i)*m.FallsEach, func() { c.fall(m, uid) })
+		c.after(m.Falls+time.Duration(i)*m.FallsEach, func() { c.makeBrieflyUnready(m, uid) })
 	}
 }
 
-// fall makes a pod unready, and ready again later.
-func (c *cluster) fall(m *maker, uid types.UID) {
+// makeBrieflyUnready makes a pod unready, and ready again later.
+func (c *cluster) makeBrieflyUnready(m *controller, uid types.UID) {
 	old, ok := c.pods[uid]
-	if !ok || !podIsReady(old) || old.DeletionTimestamp != nil {
+	if !ok || !isPodReady(old) || old.DeletionTimestamp != nil {
 		return
 	}
 	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
@@ -65,17 +65,17 @@ func (c *cluster) fall(m *maker, uid types.UID) {
 			return
 		}
 		pod = pod.DeepCopy()
-		pod.Status = c.statusOf(pod, ready)
+		pod.Status = c.podStatus(pod, ready)
 		pod.Status.Conditions[0].LastTransitionTime = metav1.Time{Time: c.now}
 		if m.Restarts {
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{status}
 		}
 		c.putPod(pod)
 	}
-	c.falling[uid] = true
+	c.brieflyUnready[uid] = true
 	turn(false, corev1.ContainerStatus{Name: "main", State: waits, LastTerminationState: ended})
 	c.after(m.FallsFor, func() {
-		delete(c.falling, uid)
+		delete(c.brieflyUnready, uid)
 		turn(true, corev1.ContainerStatus{Name: "main", LastTerminationState: ended, RestartCount: 1})
 	})
 }

@@ -8,15 +8,15 @@ import (
 )
 
 //go:embed found.jsonl
-var foundPlans []byte
+var storedLines []byte
 
-// Found returns the stored plans of worlds in which a rule was broken. Few other worlds show the same faults. Seeds are not enough to
+// StoredPlans returns the stored plans of worlds in which a rule was broken. Few other worlds show the same faults. Seeds are not enough to
 // find such a world again: when the generator changes, the same seed gives another world.
 //
 // Errors: a line is no plan.
-func Found() ([]Plan, error) {
+func StoredPlans() ([]Plan, error) {
 	var plans []Plan
-	for line := range bytes.Lines(foundPlans) {
+	for line := range bytes.Lines(storedLines) {
 		var p Plan
 		if err := json.Unmarshal(line, &p); err != nil {
 			return nil, fmt.Errorf("reading line %d of found.jsonl: %w", len(plans)+1, err)

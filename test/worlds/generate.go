@@ -21,64 +21,64 @@ func Generate(seed uint64) Plan {
 		Room: pick(d, 0, 0, 1, 3, 20), Outside: d.chance(50), Suspended: d.chance(15), Repoint: d.chance(20),
 		Boot: d.between(5*time.Second, 5*time.Minute), Leave: d.between(30*time.Second, 2*time.Minute),
 	}
-	p.Zonal = p.Zonal && p.sized()
-	d.nodes(&p)
-	d.workloads(&p)
-	roles(&p)
-	minimum(&p)
-	current := labels(&p)
-	p.Request = d.request(&p)
+	p.Zonal = p.Zonal && p.hasSize()
+	d.addNodes(&p)
+	d.addWorkloads(&p)
+	setRoles(&p)
+	setMinimum(&p)
+	current := drawLabels(&p)
+	p.Request = d.drawRequest(&p)
 	p.Request.Current = current
-	protections(&p)
+	setProtected(&p)
 	if d.chance(50) {
-		d.lags(&p)
-		d.faults(&p)
-		d.actors(&p)
-		rare(&p)
+		d.setLags(&p)
+		d.addFaults(&p)
+		d.addActors(&p)
+		addRareTrouble(&p)
 	}
-	verbs(&p)
+	addUserRequests(&p)
 	if len(current) > 0 { // the labels would belong to another target
 		p.Actors = slices.DeleteFunc(p.Actors, func(a Actor) bool { return a.Kind == TargetMoves })
 	}
 	if d.chance(85) {
 		p.Calm = d.between(time.Hour, 8*time.Hour)
 	}
-	delegate(&p)
-	upgradeElsewhere(&p)
-	jobs(&p)
-	blueGreen(&p)
-	shortLived(&p)
-	autoscaled(&p)
-	spot(&p)
-	podScaled(&p)
-	moves(&p)
-	crashes(&p)
-	balancers(&p)
-	renewals(&p)
-	refusePods(&p)
-	sicken(&p)
-	slowStarters(&p)
-	refuseDaemons(&p)
-	strandPods(&p)
-	rejectPods(&p)
-	scaleDown(&p)
-	fallPods(&p)
-	standby(&p)
-	strayMarks(&p)
-	aimRecord(&p)
-	scribbles(&p)
-	pointRecord(&p)
-	denials(&p)
-	elsewhere(&p)
-	moveAgain(&p)
-	order(&p)
-	overtakeOperations(&p)
-	putInAgain(&p)
-	diesBeforeTargets(&p)
-	cures(&p)
-	slowEnds(&p)
-	standIns(&p)
-	silences(&p)
+	drawDelegated(&p)
+	moveToOtherCloud(&p)
+	addJob(&p)
+	drawBlueGreen(&p)
+	drawShortLived(&p)
+	drawAutoscaled(&p)
+	drawSpot(&p)
+	drawPodScaled(&p)
+	drawRestarts(&p)
+	addCrashingWorkloads(&p)
+	addBalancer(&p)
+	drawNodeOddities(&p)
+	addRefusedPods(&p)
+	setSickPods(&p)
+	addSlowStarters(&p)
+	addRefusedDaemonSet(&p)
+	addStrandedPods(&p)
+	addRejectedPods(&p)
+	addScaleDown(&p)
+	addBriefUnreadiness(&p)
+	drawStandby(&p)
+	setStrayMarks(&p)
+	addMachineChanges(&p)
+	addScribbles(&p)
+	addRevisionChanges(&p)
+	drawDenial(&p)
+	drawElsewhere(&p)
+	addSecondTargetMove(&p)
+	setOrdered(&p)
+	addOvertakenOperations(&p)
+	addUncordons(&p)
+	addKillsBeforeTargetsDrain(&p)
+	addCuredWorkload(&p)
+	drawSlowlyEndingPods(&p)
+	drawStandbyPods(&p)
+	addLongSilences(&p)
 	return p
 }
 
@@ -95,8 +95,8 @@ func (d dice) moment() time.Duration {
 	return d.between(0, pick(d, 5*time.Minute, 15*time.Minute, time.Hour))
 }
 
-// nodes draws up to twelve nodes, and small numbers more often than large ones. Some of the group's zones may have no node.
-func (d dice) nodes(p *Plan) {
+// addNodes draws up to twelve nodes, and small numbers more often than large ones. Some of the group's zones may have no node.
+func (d dice) addNodes(p *Plan) {
 	for range 1 + min(d.IntN(12), d.IntN(12)) {
 		n := Node{Zone: d.IntN(p.Zones), Current: d.chance(20)}
 		if d.chance(25) {
@@ -112,7 +112,7 @@ func (d dice) nodes(p *Plan) {
 	}
 }
 
-func (d dice) workloads(p *Plan) {
+func (d dice) addWorkloads(p *Plan) {
 	for i := range d.IntN(5) {
 		w := Workload{
 			Name: fmt.Sprintf("app%d", i), Replicas: min(d.IntN(13), d.IntN(13)),
@@ -124,12 +124,12 @@ func (d dice) workloads(p *Plan) {
 		w.Undead = !w.Broken && d.chance(3)
 		w.Tolerant = !w.Broken && !w.Undead && d.chance(4)
 		p.Workloads = append(p.Workloads, w)
-		d.budgets(p, w)
+		d.addBudgets(p, w)
 	}
 }
 
-// budgets draws no budget, one, or (rarely) two for a workload.
-func (d dice) budgets(p *Plan, w Workload) {
+// addBudgets draws no budget, one, or (rarely) two for a workload.
+func (d dice) addBudgets(p *Plan, w Workload) {
 	if d.chance(45) {
 		return
 	}
@@ -159,7 +159,7 @@ func (d dice) budgets(p *Plan, w Workload) {
 	}
 }
 
-func (d dice) request(p *Plan) record.Request {
+func (d dice) drawRequest(p *Plan) record.Request {
 	unavailable := 1 + min(d.IntN(5), d.IntN(5))
 	req := record.Request{
 		Group: "workers", Strategy: record.Surge, Like: "eks", MaxUnavailable: unavailable, Window: unavailable,
@@ -169,8 +169,8 @@ func (d dice) request(p *Plan) record.Request {
 		Settle:       record.Duration{Duration: pick(d, 0, time.Minute, d.between(time.Second, 3*time.Minute))},
 		BootTimeout:  record.Duration{Duration: pick(d, 20*time.Minute, 20*time.Minute, d.between(6*time.Minute, 10*time.Minute))},
 	}
-	if p.sized() {
-		req.Surge = min(d.IntN(7), p.outdated())
+	if p.hasSize() {
+		req.Surge = min(d.IntN(7), p.countOutdated())
 	}
 	req.KeepMax = req.KeepMax && !p.Zoneless // the command refuses that combination
 	if req.KeepMax {
@@ -186,13 +186,13 @@ func (d dice) request(p *Plan) record.Request {
 			req.MaxUnavailable, req.Window = 1, 1
 		}
 	}
-	req.WaitReplacement = !p.sized() && d.chance(60)
+	req.WaitReplacement = !p.hasSize() && d.chance(60)
 	return req
 }
 
-// lags draws delays within the limits that the state machine documents. A reading of the cloud may be less than half a minute older
+// setLags draws delays within the limits that the state machine documents. A reading of the cloud may be less than half a minute older
 // than the last request to it. A watch event may be late by less than that.
-func (d dice) lags(p *Plan) {
+func (d dice) setLags(p *Plan) {
 	if d.chance(40) {
 		p.WatchLag = pick(d, time.Second, d.between(0, 15*time.Second))
 	}
@@ -201,7 +201,7 @@ func (d dice) lags(p *Plan) {
 	}
 }
 
-func (d dice) faults(p *Plan) {
+func (d dice) addFaults(p *Plan) {
 	for range d.IntN(5) {
 		from := d.moment()
 		p.Faults = append(p.Faults, Fault{
@@ -210,7 +210,7 @@ func (d dice) faults(p *Plan) {
 	}
 }
 
-func (d dice) actors(p *Plan) {
+func (d dice) addActors(p *Plan) {
 	for range d.IntN(5) {
 		p.Actors = append(p.Actors, Actor{Kind: pick(d, allActors()...), At: d.moment(), Pick: d.IntN(1000)})
 	}

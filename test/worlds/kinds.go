@@ -50,7 +50,7 @@ const (
 
 func allFaults() []FaultKind { return append(commonFaults(), CloudUnknown) }
 
-// restartFaults returns the faults of requests to restart a Deployment.
+// drawRestartFaults returns the faults of requests to restart a Deployment.
 func restartFaults() []FaultKind {
 	return []FaultKind{RestartForbidden, RestartDenied, RestartLost, RestartKills, NodeConflict}
 }
@@ -120,7 +120,7 @@ func allActors() []ActorKind {
 	}
 }
 
-// rareActors returns the actors that only rare, delegate, blueGreen, moves, crashes, aimRecord, scribbles and pointRecord add.
+// rareActors returns the actors that only rare, delegate, isBlueGreen, moves, crashes, addMachineChanges, scribbles and changeRecordedRevision add.
 func rareActors() []ActorKind {
 	return []ActorKind{SecondRun, AdminProtects, OperationBegun, EndsSoak, OwnerMends, OwnerDeploys, RecordAimed, Scribbles, RecordPointed}
 }

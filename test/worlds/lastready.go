@@ -14,11 +14,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// cures gives some worlds a workload whose pods crash only on nodes of the second revision. The target moves to the third revision
+// addCuredWorkload gives some worlds a workload whose pods crash only on nodes of the second revision. The target moves to the third revision
 // soon. It draws from its own generator.
-func cures(p *Plan) {
+func addCuredWorkload(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x63757265))}
-	if !p.sized() || p.Request.Strategy != record.Surge || len(p.Request.Current) > 0 || !d.chance(5) {
+	if !p.hasSize() || p.Request.Strategy != record.Surge || len(p.Request.Current) > 0 || !d.chance(5) {
 		return
 	}
 	p.Workloads = append(p.Workloads, Workload{
@@ -28,26 +28,26 @@ func cures(p *Plan) {
 	p.Actors = append(p.Actors, Actor{Kind: TargetMoves, At: d.between(time.Minute, 8*time.Minute)})
 }
 
-// slowEnds makes some worlds small: one node that has both pods of a StatefulSet, which take minutes to end. It draws from its own
+// drawSlowlyEndingPods makes some worlds small: one node that has both pods of a StatefulSet, which take minutes to end. It draws from its own
 // generator.
-func slowEnds(p *Plan) {
+func drawSlowlyEndingPods(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x656e6473))}
-	if p.delegated() || p.shortLived() || p.pins() || p.onStandby() > 0 || !d.chance(3) {
+	if p.isDelegated() || p.isShortLived() || p.keepsTarget() || p.countStandby() > 0 || !d.chance(3) {
 		return
 	}
 	p.Nodes, p.Slack = []Node{{Zone: p.Nodes[0].Zone}}, min(p.Slack, 1)
-	p.lastReadyMatters()
+	p.keepLastReadyPods()
 	gone := d.between(3*time.Minute, 9*time.Minute)
 	p.Workloads = append(p.Workloads, Workload{
 		Name: "slowend", Kind: StatefulSet, Replicas: 2, Ready: d.between(time.Second, 30*time.Second), Gone: gone, Grace: gone + time.Minute, Served: true,
 	})
 }
 
-// silences makes some nodes fall silent for longer than a node may take to drain, in some worlds. The pods of such nodes do not end.
+// addLongSilences makes some nodes fall silent for longer than a node may take to drain, in some worlds. The pods of such nodes do not end.
 // It draws from its own generator.
-func silences(p *Plan) {
+func addLongSilences(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73696c65))}
-	if !p.sized() || p.Request.Strategy != record.Surge || !d.chance(3) {
+	if !p.hasSize() || p.Request.Strategy != record.Surge || !d.chance(3) {
 		return
 	}
 	p.Request.DrainTimeout.Duration = d.between(6*time.Minute, 9*time.Minute)
@@ -56,34 +56,34 @@ func silences(p *Plan) {
 	}
 }
 
-// standIns makes some worlds small. They have a current and an outdated node, and a workload that does not recover. The pod of another
+// drawStandbyPods makes some worlds small. They have a current and an outdated node, and a workload that does not recover. The pod of another
 // workload on the current node was not ready before, like a standby. It draws from its own generator.
-func standIns(p *Plan) {
+func drawStandbyPods(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x7374696e))}
-	if p.delegated() || p.shortLived() || p.pins() || p.onStandby() > 0 || !d.chance(3) {
+	if p.isDelegated() || p.isShortLived() || p.keepsTarget() || p.countStandby() > 0 || !d.chance(3) {
 		return
 	}
 	zone := p.Nodes[0].Zone
 	p.Nodes, p.Slack = []Node{{Zone: zone, Current: true}, {Zone: zone}}, min(p.Slack, 2)
-	p.lastReadyMatters()
+	p.keepLastReadyPods()
 	lost := Workload{Name: "lost", Kind: Deployment, Replicas: 2, Ready: time.Second}
 	lost.Crashes = d.chance(50)
 	lost.Refused = !lost.Crashes
 	p.Workloads = append(p.Workloads, lost, Workload{Name: "pairs", Kind: Deployment, Replicas: 2, Ready: d.between(time.Second, 30*time.Second), Served: true, Sick: 1})
 }
 
-// lastReadyMatters sets the request so that the upgrade keeps last ready pods, and has enough time for it on each node.
-func (p *Plan) lastReadyMatters() {
+// keepLastReadyPods sets the request so that the upgrade keeps last ready pods, and has enough time for it on each node.
+func (p *Plan) keepLastReadyPods() {
 	r := &p.Request
 	r.NoImplicitBudgets, r.IgnoreUnready = false, nil
 	r.DrainTimeout.Duration = max(r.DrainTimeout.Duration, 20*time.Minute)
 }
 
-// keepsForOthers checks I12 for the last ready pod that leaves. It waits while another pod of its StatefulSet must end before a new
+// checkLastReadyStays checks I12 for the last ready pod that leaves. It waits while another pod of its StatefulSet must end before a new
 // one takes its place. It also waits while another workload does not recover, since the upgrade may stop because of that.
-func (r *rules) keepsForOthers(w *upgrade.World, step *upgrade.Step, app *Workload, sent string) {
+func (r *rules) checkLastReadyStays(w *upgrade.World, step *upgrade.Step, app *Workload, sent string) {
 	name := app.id().String()
-	if ending := r.endsInTime(w, app); ending != nil {
+	if ending := r.podInGracePeriod(w, app); ending != nil {
 		r.fail("I12", "pod %s is evicted, the last ready one of %s, and pod %s has to end before another takes its place", sent, name, ending.Name)
 	}
 	for _, u := range step.Status.Unhealthy {
@@ -93,8 +93,8 @@ func (r *rules) keepsForOthers(w *upgrade.World, step *upgrade.Step, app *Worklo
 	}
 }
 
-// endsInTime returns a pod of a StatefulSet that was seen to end and has a part of its grace period left; nil for none.
-func (r *rules) endsInTime(w *upgrade.World, app *Workload) *corev1.Pod {
+// podInGracePeriod returns a pod of a StatefulSet that was seen to end and has a part of its grace period left; nil for none.
+func (r *rules) podInGracePeriod(w *upgrade.World, app *Workload) *corev1.Pod {
 	if app.Kind != StatefulSet {
 		return nil
 	}
@@ -108,20 +108,20 @@ func (r *rules) endsInTime(w *upgrade.World, app *Workload) *corev1.Pod {
 	return nil
 }
 
-// awaitsFirst checks I11 for pods that wait until the first pod of their workload has come up elsewhere. Another pod of the workload
+// checkCanaryLeaves checks I11 for pods that wait until the first pod of their workload has come up elsewhere. Another pod of the workload
 // must be leaving a node, or must have left one since the target last changed.
-func (r *rules) awaitsFirst(w *upgrade.World, step *upgrade.Step) {
+func (r *rules) checkCanaryLeaves(w *upgrade.World, step *upgrade.Step) {
 	rec := &step.Record
 	if goal := fmt.Sprintf("%s %s %t", rec.Run, rec.Target.ID, rec.Rollback); goal != r.recovery.goal {
 		r.recovery.goal = goal
-		clear(r.recovery.left)
+		clear(r.recovery.leftNode)
 	}
 	for _, b := range step.Blocked {
-		if b.Kind != drain.Canary || r.recovery.left[b.Workload] || !w.Now.Equal(r.c.now) {
+		if b.Kind != drain.Canary || r.recovery.leftNode[b.Workload] || !w.Now.Equal(r.c.now) {
 			continue
 		}
 		leaves := slices.ContainsFunc(sortedKeys(rec.Nodes), func(name string) bool {
-			m := find(w, name)
+			m := memberNamed(w, name)
 			return name != b.Node && m != nil && isInDrain(rec.Nodes[name].State) && slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool { return drain.WorkloadOf(pod) == b.Workload })
 		})
 		if !leaves {
@@ -130,9 +130,9 @@ func (r *rules) awaitsFirst(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// remembers checks I11 in a cluster with more workloads than the record can name. It adds 500 recovered workloads to the record. The
+// checkWorkloadsRemembered checks I11 in a cluster with more workloads than the record can name. It adds 500 recovered workloads to the record. The
 // start of a node may make the record forget those, but no workload whose pods still have to leave.
-func (r *rules) remembers(w *upgrade.World, step *upgrade.Step) {
+func (r *rules) checkWorkloadsRemembered(w *upgrade.World, step *upgrade.Step) {
 	if !r.quiet || len(step.Record.Nodes) < 2 || len(step.Record.Nodes) <= len(w.Record.Nodes) {
 		return
 	}
@@ -143,17 +143,17 @@ func (r *rules) remembers(w *upgrade.World, step *upgrade.Step) {
 	}
 	noticed := record.WorkloadRecord{Impact: record.Impact{None: record.Duration{Duration: week}}} // other workloads are forgotten before these
 	for i := range 500 {
-		crowded.Record.Workloads[fmt.Sprintf("%s/%s/other-%03d", space, Deployment, i)] = noticed
+		crowded.Record.Workloads[fmt.Sprintf("%s/%s/other-%03d", namespace, Deployment, i)] = noticed
 	}
 	again := upgrade.Next(crowded)
-	r.tally.met("health", crowdedRecord)
+	r.tally.count("health", crowdedRecord)
 	for i := range r.c.plan.Workloads {
 		app := &r.c.plan.Workloads[i]
 		known := step.Record.Workloads[app.id().String()]
-		if _, kept := again.Record.Workloads[app.id().String()]; kept || known.Ready == 0 || !app.replicated() {
+		if _, kept := again.Record.Workloads[app.id().String()]; kept || known.Ready == 0 || !app.isReplicated() {
 			continue
 		}
-		if pods := living(w, app); hasLeavers(w, pods) || countReady(pods) < known.Ready {
+		if pods := livePodsOf(w, app); hasLeavers(w, pods) || countReady(pods) < known.Ready {
 			r.fail("I11", "among many others %s is forgotten: %d pods are ready, of %d, or are still to leave", app.id(), countReady(pods), known.Ready)
 		}
 	}

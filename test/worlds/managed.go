@@ -14,53 +14,55 @@ import (
 const (
 	// operationTick is how often an operation checks its nodes.
 	operationTick = 5 * time.Second
-	// nodeLimit is how long the operation tries to drain a node (EKS E41). nodeSettle is how long it then waits (EKS E44).
-	nodeLimit, nodeSettle = 15 * time.Minute, time.Minute
-	// bootLimit is how long the operation waits for new nodes.
-	bootLimit = 20 * time.Minute
+	// operationDrainLimit is how long the operation tries to drain a node (EKS E41). operationSettle is how long it then waits (EKS E44).
+	operationDrainLimit, operationSettle = 15 * time.Minute, time.Minute
+	// operationBootLimit is how long the operation waits for new nodes.
+	operationBootLimit = 20 * time.Minute
 
 	evictionFailure = "PodEvictionFailure"
 	creationFailure = "NodeCreationFailure"
 )
 
-// operation is one change of the group that its cloud carries out by itself: an upgrade to the revision to or, where to is "", a
-// change of the configuration.
+// operation is a change of the group that its cloud carries out by itself: an upgrade to a revision, or a change of the configuration.
 type operation struct {
-	id, token, to string
-	force         bool
-	state         nodegroup.OperationState
-	code          string
-	resources     []string
-	began, shown  time.Time
-	// lost is true while readings do not show the operation. lostAt is when they did not show it for the first time.
-	lost   bool
-	lostAt time.Time
-	// booting is the time since when the operation waits for new nodes. drains is, by instance, the time since when it is drained.
-	// emptied is the time since when it is empty.
-	booting         time.Time
-	drains, emptied map[string]time.Time
+	id, token string
+	// revision is the new revision; "" for a change of the configuration.
+	revision  string
+	force     bool
+	state     nodegroup.OperationState
+	code      string
+	resources []string
+	// shownFrom is the time from which readings show the operation.
+	began, shownFrom time.Time
+	// hidden is true while readings do not show the operation. hiddenAt is when they first stopped showing it.
+	hidden   bool
+	hiddenAt time.Time
+	// waitsForNodesSince is the time since when the operation waits for new nodes.
+	waitsForNodesSince time.Time
+	// drainingSince is, by instance, the time since when the operation drains it. emptySince is the time since when it has no pods.
+	drainingSince, emptySince map[string]time.Time
 }
 
-func (o *operation) running() bool { return o.state == nodegroup.OperationRunning }
+func (o *operation) isRunning() bool { return o.state == nodegroup.OperationRunning }
 
-// delegate begins an operation for a request to upgrade the group. A token that was used before gets the operation that it began.
+// drawDelegated begins an operation for a request to upgrade the group. A token that was used before gets the operation that it began.
 func (c *cluster) delegate(a nodegroup.Delegate) error {
 	for _, op := range c.cloud.operations {
 		if op.token != a.Token {
 			continue
 		}
-		if op.to != a.To.ID || op.force != a.Force {
-			return answered(nodegroup.OutcomeFatal, "the token was used for another request, to %s (forbidden)", op.to)
+		if op.revision != a.To.ID || op.force != a.Force {
+			return errCloud(nodegroup.OutcomeFatal, "the token was used for another request, to %s (forbidden)", op.revision)
 		}
 		return nil
 	}
-	if c.befalls(Forbidden) {
-		return answered(nodegroup.OutcomeFatal, "not authorized (forbidden)")
+	if c.drawFault(Forbidden) {
+		return errCloud(nodegroup.OutcomeFatal, "not authorized (forbidden)")
 	}
 	if c.runningOperation() != nil {
-		return answered(nodegroup.OutcomeMoved, "another update is under way (ResourceInUseException)")
+		return errCloud(nodegroup.OutcomeMoved, "another update is under way (ResourceInUseException)")
 	}
-	c.operate(operation{to: a.To.ID, force: a.Force, token: a.Token})
+	c.startOperation(operation{revision: a.To.ID, force: a.Force, token: a.Token})
 	return nil
 }
 
@@ -68,97 +70,97 @@ func (c *cluster) delegate(a nodegroup.Delegate) error {
 func (c *cluster) cancelOperation(a nodegroup.CancelOperation) error {
 	op := c.runningOperation()
 	switch {
-	case !c.plan.byOtherCloud():
-		return answered(nodegroup.OutcomeFatal, "operations cannot be cancelled (forbidden)")
+	case !c.plan.isOtherCloud():
+		return errCloud(nodegroup.OutcomeFatal, "operations cannot be cancelled (forbidden)")
 	case op == nil || op.id != a.Operation:
-		return answered(nodegroup.OutcomeMoved, "operation %s is over", a.Operation)
+		return errCloud(nodegroup.OutcomeMoved, "operation %s is over", a.Operation)
 	}
-	c.after(c.draw(time.Minute), func() { c.endOperation(op, nodegroup.OperationCancelled, "") })
+	c.after(c.drawUpTo(time.Minute), func() { c.endOperation(op, nodegroup.OperationCancelled, "") })
 	return nil
 }
 
 // cloudSurge returns the highest number of nodes that the group's own cloud adds first.
 func (p *Plan) cloudSurge() int {
-	if p.byOtherCloud() {
+	if p.isOtherCloud() {
 		return p.Request.Surge
 	}
 	return max(2*p.Zones, p.Request.MaxUnavailable)
 }
 
 func (c *cluster) runningOperation() *operation {
-	if ops := c.cloud.operations; len(ops) > 0 && ops[len(ops)-1].running() {
+	if ops := c.cloud.operations; len(ops) > 0 && ops[len(ops)-1].isRunning() {
 		return ops[len(ops)-1]
 	}
 	return nil
 }
 
-// operate begins an operation. Readings show it a moment later, and its work takes time.
-func (c *cluster) operate(o operation) {
+// startOperation begins an operation. Readings show it a moment later, and its work takes time.
+func (c *cluster) startOperation(o operation) {
 	op := &o
-	op.id, op.state, op.began, op.shown = fmt.Sprintf("u%d", len(c.cloud.operations)+1), nodegroup.OperationRunning, c.now, c.now
-	op.drains, op.emptied = map[string]time.Time{}, map[string]time.Time{}
-	if c.befalls(OperationHidden) {
-		op.shown = c.now.Add(c.draw(2 * time.Minute))
+	op.id, op.state, op.began, op.shownFrom = fmt.Sprintf("u%d", len(c.cloud.operations)+1), nodegroup.OperationRunning, c.now, c.now
+	op.drainingSince, op.emptySince = map[string]time.Time{}, map[string]time.Time{}
+	if c.drawFault(OperationHidden) {
+		op.shownFrom = c.now.Add(c.drawUpTo(2 * time.Minute))
 	}
 	c.cloud.operations = append(c.cloud.operations, op)
-	if op.to == "" {
-		c.after(c.draw(5*time.Minute), func() { c.endOperation(op, nodegroup.OperationSucceeded, "") })
+	if op.revision == "" {
+		c.after(c.drawUpTo(5*time.Minute), func() { c.endOperation(op, nodegroup.OperationSucceeded, "") })
 		return
 	}
-	if c.befalls(OperationOvertaken) {
-		c.overtake(op)
+	if c.drawFault(OperationOvertaken) {
+		c.overtakeOperation(op)
 		return
 	}
-	if c.befalls(OperationFails) {
+	if c.drawFault(OperationFails) {
 		code := []string{"InsufficientFreeAddresses", "AccessDenied", "ClusterUnreachable", evictionFailure, creationFailure}[c.rng.IntN(5)]
-		c.after(c.draw(30*time.Minute), func() { c.endOperation(op, nodegroup.OperationFailed, code) })
+		c.after(c.drawUpTo(30*time.Minute), func() { c.endOperation(op, nodegroup.OperationFailed, code) })
 	}
-	if c.befalls(OperationCancelled) {
-		c.after(c.draw(30*time.Minute), func() { c.endOperation(op, nodegroup.OperationCancelled, "") })
+	if c.drawFault(OperationCancelled) {
+		c.after(c.drawUpTo(30*time.Minute), func() { c.endOperation(op, nodegroup.OperationCancelled, "") })
 	}
-	if c.befalls(OperationShort) {
-		c.after(c.draw(30*time.Minute), func() { c.endOperation(op, nodegroup.OperationSucceeded, "") })
+	if c.drawFault(OperationShort) {
+		c.after(c.drawUpTo(30*time.Minute), func() { c.endOperation(op, nodegroup.OperationSucceeded, "") })
 	}
-	if c.befalls(OperationLost) {
-		c.after(c.draw(30*time.Minute), func() { c.loseOperation(op) })
+	if c.drawFault(OperationLost) {
+		c.after(c.drawUpTo(30*time.Minute), func() { c.hideOperation(op) })
 	}
-	c.after(c.draw(time.Minute), func() { c.scaleUp(op) })
+	c.after(c.drawUpTo(time.Minute), func() { c.addOperationSurge(op) })
 }
 
-// overtake makes an operation fail at once. Another actor changes the group's configuration before a reading shows the failure. Some
+// overtakeOperation makes an operation fail at once. Another actor changes the group's configuration before a reading shows the failure. Some
 // readings stop showing that change while it is carried out.
-func (c *cluster) overtake(op *operation) {
+func (c *cluster) overtakeOperation(op *operation) {
 	c.endOperation(op, nodegroup.OperationFailed, "AccessDenied")
-	op.shown = c.now.Add(time.Second)
+	op.shownFrom = c.now.Add(time.Second)
 	c.after(time.Second, func() {
 		if c.runningOperation() != nil {
 			return
 		}
-		c.operate(operation{})
+		c.startOperation(operation{})
 		if change := c.runningOperation(); c.chance(50) {
-			c.after(c.draw(time.Minute), func() { c.loseOperation(change) })
+			c.after(c.drawUpTo(time.Minute), func() { c.hideOperation(change) })
 		}
 	})
 }
 
-// loseOperation hides an operation from readings, for good or for a while. The operation continues.
-func (c *cluster) loseOperation(op *operation) {
-	op.lost, op.lostAt = true, c.now
+// hideOperation hides an operation from readings, for good or for a while. The operation continues.
+func (c *cluster) hideOperation(op *operation) {
+	op.hidden, op.hiddenAt = true, c.now
 	if c.chance(50) {
-		c.after(c.draw(10*time.Minute), func() { op.lost = false })
+		c.after(c.drawUpTo(10*time.Minute), func() { op.hidden = false })
 	}
 }
 
 // endOperation ends a running operation. It is not documented what happens to closed nodes after a failure: here they may stay closed.
 func (c *cluster) endOperation(op *operation, state nodegroup.OperationState, code string) {
-	if !op.running() {
+	if !op.isRunning() {
 		return
 	}
 	op.state, op.code = state, code
 	if code == evictionFailure {
-		for _, id := range sortedKeys(op.drains) {
+		for _, id := range sortedKeys(op.drainingSince) {
 			if i := c.cloud.instances[id]; i != nil && c.chance(50) {
-				id = c.nodeOf(i)
+				id = c.nodeNameOf(i)
 			}
 			op.resources = append(op.resources, id)
 		}
@@ -166,89 +168,89 @@ func (c *cluster) endOperation(op *operation, state nodegroup.OperationState, co
 	if state == nodegroup.OperationSucceeded || c.chance(50) {
 		return
 	}
-	for _, i := range c.cloud.living() {
-		c.changeNode(c.nodeOf(i), func(n *corev1.Node) {
+	for _, i := range c.cloud.liveInstances() {
+		c.changeNode(c.nodeNameOf(i), func(n *corev1.Node) {
 			n.Spec.Unschedulable = false
 			n.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return t == fenceTaint(c.plan.Provider) })
 		})
 	}
 }
 
-// scaleUp enlarges the group, except under MINIMAL (EKS E02, E03, E09, E21).
-func (c *cluster) scaleUp(op *operation) {
-	if !op.running() {
+// addOperationSurge enlarges the group, except under MINIMAL (EKS E02, E03, E09, E21).
+func (c *cluster) addOperationSurge(op *operation) {
+	if !op.isRunning() {
 		return
 	}
 	k := &c.cloud
-	k.pointed, op.booting = op.to, c.now
+	k.pointed, op.waitsForNodesSince = op.revision, c.now
 	if surge := min(c.plan.cloudSurge(), len(c.outdatedFor(op))) - k.extra; surge > 0 && !c.plan.Minimal {
 		k.extra, k.desired, k.max = k.extra+surge, k.desired+surge, k.max+surge
 	}
-	c.fill()
-	c.advance(op)
+	c.reconcileSize()
+	c.advanceOperation(op)
 }
 
 func (c *cluster) outdatedFor(op *operation) []*instance {
-	return slices.DeleteFunc(c.cloud.living(), func(i *instance) bool { return i.revision == op.to })
+	return slices.DeleteFunc(c.cloud.liveInstances(), func(i *instance) bool { return i.revision == op.revision })
 }
 
-// advance takes the operation one step further, and schedules the next step.
-func (c *cluster) advance(op *operation) {
-	if !op.running() {
+// advanceOperation takes the operation one step further, and schedules the next step.
+func (c *cluster) advanceOperation(op *operation) {
+	if !op.isRunning() {
 		return
 	}
-	old, up := c.outdatedFor(op), c.newNodesUp(op)
+	old, up := c.outdatedFor(op), c.areNewNodesUp(op)
 	switch {
 	case up:
-		op.booting = c.now
-	case c.now.Sub(op.booting) > bootLimit:
+		op.waitsForNodesSince = c.now
+	case c.now.Sub(op.waitsForNodesSince) > operationBootLimit:
 		c.endOperation(op, nodegroup.OperationFailed, creationFailure)
 		return
 	}
 	if up && len(old) == 0 {
-		c.scaleDown(op)
+		c.removeOperationSurge(op)
 		return
 	}
-	if up || len(op.drains) > 0 {
-		c.drainNodes(op, old, up)
+	if up || len(op.drainingSince) > 0 {
+		c.drainOldNodes(op, old, up)
 	}
-	c.after(operationTick, func() { c.advance(op) })
+	c.after(operationTick, func() { c.advanceOperation(op) })
 }
 
-// newNodesUp reports whether the group has all its nodes, and the nodes of the operation's revision are Ready and labelled (EKS E26,
+// areNewNodesUp reports whether the group has all its nodes, and the nodes of the operation's revision are Ready and labelled (EKS E26,
 // E27).
-func (c *cluster) newNodesUp(op *operation) bool {
-	living := c.cloud.living()
+func (c *cluster) areNewNodesUp(op *operation) bool {
+	living := c.cloud.liveInstances()
 	return len(living) >= c.cloud.desired && !slices.ContainsFunc(living, func(i *instance) bool {
-		node := c.nodes[c.nodeOf(i)]
-		return i.revision == op.to && (node == nil || !isReady(node) || node.Labels[imageLabel] == "")
+		node := c.nodes[c.nodeNameOf(i)]
+		return i.revision == op.revision && (node == nil || !isNodeReady(node) || node.Labels[imageLabel] == "")
 	})
 }
 
-// drainNodes closes all old nodes, picks some of them at random, and drains these (EKS E30, E40). MINIMAL closes each node only when
+// drainOldNodes closes all old nodes, picks some of them at random, and drains these (EKS E30, E40). MINIMAL closes each node only when
 // it is drained (EKS E50).
-func (c *cluster) drainNodes(op *operation, old []*instance, more bool) {
+func (c *cluster) drainOldNodes(op *operation, old []*instance, more bool) {
 	for _, n := range c.rng.Perm(len(old)) {
 		i := old[n]
-		_, begun := op.drains[i.id]
-		if !begun && more && len(op.drains) < c.plan.Request.MaxUnavailable {
-			op.drains[i.id], begun = c.now, true
+		_, begun := op.drainingSince[i.id]
+		if !begun && more && len(op.drainingSince) < c.plan.Request.MaxUnavailable {
+			op.drainingSince[i.id], begun = c.now, true
 		}
 		if begun || !c.plan.Minimal {
-			c.close(c.nodeOf(i))
+			c.keepPodsOff(c.nodeNameOf(i))
 		}
 	}
-	for _, id := range sortedKeys(op.drains) {
+	for _, id := range sortedKeys(op.drainingSince) {
 		if i := c.cloud.instances[id]; i == nil || i.leaving {
-			delete(op.drains, id)
-		} else if op.running() {
+			delete(op.drainingSince, id)
+		} else if op.isRunning() {
 			c.drainNode(op, i)
 		}
 	}
 }
 
-// close keeps new pods off a node. It is not documented whether by the taint or by the cordon.
-func (c *cluster) close(name string) {
+// keepPodsOff keeps new pods off a node. It is not documented whether by the taint or by the cordon.
+func (c *cluster) keepPodsOff(name string) {
 	if node := c.nodes[name]; node == nil || nodegroup.IsClosed(node) {
 		return
 	}
@@ -262,74 +264,74 @@ func (c *cluster) close(name string) {
 // drainNode evicts the pods of a node until the drain limit, and then fails or deletes them. A node without pods is terminated a while
 // later (EKS E41 to E44).
 func (c *cluster) drainNode(op *operation, i *instance) {
-	name := c.nodeOf(i)
-	left := c.leaving(name)
-	emptied, empty := op.emptied[i.id]
-	late := c.now.Sub(op.drains[i.id]) >= c.plan.Request.DrainTimeout.Duration
+	name := c.nodeNameOf(i)
+	left := c.podsToLeave(name)
+	emptied, empty := op.emptySince[i.id]
+	late := c.now.Sub(op.drainingSince[i.id]) >= c.plan.Request.DrainTimeout.Duration
 	switch {
 	case empty && c.now.Sub(emptied) >= c.plan.Request.Settle.Duration:
-		c.replace(op, i)
+		c.replaceInstance(op, i)
 	case empty:
 	case len(left) == 0:
-		op.emptied[i.id] = c.now
+		op.emptySince[i.id] = c.now
 	case late && op.force:
-		op.emptied[i.id] = c.now
+		op.emptySince[i.id] = c.now
 		for _, pod := range left {
-			c.delete(pod.UID)
+			c.deletePod(pod.UID)
 		}
 	case late:
 		c.endOperation(op, nodegroup.OperationFailed, evictionFailure)
 	default:
 		for _, pod := range left {
 			if pod.DeletionTimestamp == nil {
-				_ = c.evict(schedule.Eviction{Pod: pod.Name, UID: pod.UID, Node: name}) // the next step tries again
+				_ = c.evictPod(schedule.Eviction{Pod: pod.Name, UID: pod.UID, Node: name}) // the next step tries again
 			}
 		}
 	}
 }
 
-// leaving returns the pods that the cloud waits for on a node. On a silent node it does not wait for deleted pods.
-func (c *cluster) leaving(name string) []*corev1.Pod {
-	lost := silent(c.nodes[name], c.now)
-	return slices.DeleteFunc(c.on(name), func(pod *corev1.Pod) bool { return !mustGo(pod, lost) })
+// podsToLeave returns the pods that the cloud waits for on a node. On a silent node it does not wait for deleted pods.
+func (c *cluster) podsToLeave(name string) []*corev1.Pod {
+	lost := isSilent(c.nodes[name], c.now)
+	return slices.DeleteFunc(c.podsOn(name), func(pod *corev1.Pod) bool { return !mustLeave(pod, lost) })
 }
 
-// replace terminates an old node. The last replacements shrink the group to its size before (EKS E48, E60).
-func (c *cluster) replace(op *operation, i *instance) {
+// replaceInstance terminates an old node. The last replacements shrink the group to its size before (EKS E48, E60).
+func (c *cluster) replaceInstance(op *operation, i *instance) {
 	k := &c.cloud
 	if k.extra >= len(c.outdatedFor(op)) {
 		k.desired, k.max, k.extra = k.desired-1, k.max-1, k.extra-1
 	}
-	delete(op.drains, i.id)
-	c.leave(i)
-	c.fill()
+	delete(op.drainingSince, i.id)
+	c.endInstance(i)
+	c.reconcileSize()
 }
 
-// scaleDown removes the rest of the surge, and ends the operation a while later.
-func (c *cluster) scaleDown(op *operation) {
+// removeOperationSurge removes the rest of the surge, and ends the operation a while later.
+func (c *cluster) removeOperationSurge(op *operation) {
 	k := &c.cloud
 	k.desired, k.max, k.extra = k.desired-k.extra, k.max-k.extra, 0
-	c.fill()
-	c.after(c.draw(2*time.Minute), func() { c.endOperation(op, nodegroup.OperationSucceeded, "") })
+	c.reconcileSize()
+	c.after(c.drawUpTo(2*time.Minute), func() { c.endOperation(op, nodegroup.OperationSucceeded, "") })
 }
 
-// managed returns what a reading shows of the cloud's operations: the newest visible one.
-func (c *cluster) managed() *nodegroup.Managed {
+// managedGroup returns what a reading shows of the cloud's operations: the newest visible one.
+func (c *cluster) managedGroup() *nodegroup.Managed {
 	m := &nodegroup.Managed{
 		MaxUnavailable: nodegroup.Quantity{N: c.plan.Request.MaxUnavailable}, TerminateFirst: c.plan.Minimal, ChangeWidth: "the console",
-		MaxSurge: nodegroup.Quantity{N: 2, PerZone: true}, SurgeCoversUnavailable: true, DrainTimeout: nodeLimit, Settle: nodeSettle, DrawsNodes: true,
+		MaxSurge: nodegroup.Quantity{N: 2, PerZone: true}, SurgeCoversUnavailable: true, DrainTimeout: operationDrainLimit, Settle: operationSettle, DrawsNodes: true,
 	}
-	if r := &c.plan.Request; c.plan.byOtherCloud() {
+	if r := &c.plan.Request; c.plan.isOtherCloud() {
 		m.MaxSurge, m.SurgeCoversUnavailable, m.DrainTimeout, m.Settle = nodegroup.Quantity{N: r.Surge}, false, r.DrainTimeout.Duration, r.Settle.Duration
 		m.DrawsNodes, m.DeletesRest, m.TakesWidth, m.Cancels, m.ChangeWidth = false, true, true, true, ""
 	}
 	for _, op := range c.cloud.operations {
-		if op.shown.After(c.now) || op.lost {
+		if op.shownFrom.After(c.now) || op.hidden {
 			continue
 		}
 		m.Operation = nodegroup.Operation{ID: op.id, State: op.state, Kind: "ConfigUpdate", Began: op.began, Force: op.force, Code: op.code, Resources: slices.Clone(op.resources)}
-		if op.to != "" {
-			m.Operation.To, m.Operation.Kind = revision(op.to), "VersionUpdate"
+		if op.revision != "" {
+			m.Operation.To, m.Operation.Kind = revisionOf(op.revision), "VersionUpdate"
 		}
 		if op.state == nodegroup.OperationFailed {
 			m.Operation.Failure = op.code + ": see to it"

@@ -33,8 +33,8 @@ func allRollouts() []Rollout {
 	return []Rollout{Surges, SurgesByOne, ManyNodes, OneNode, Recreates, NoSurge, AllMissing, Halted}
 }
 
-// surges reports whether a restart creates another pod before one goes.
-func (o Rollout) surges() bool { return o == Surges || o == SurgesByOne || o == ManyNodes }
+// createsPodFirst reports whether a restart creates another pod before one goes.
+func (o Rollout) createsPodFirst() bool { return o == Surges || o == SurgesByOne || o == ManyNodes }
 
 // bounds returns by how many pods a rollout exceeds the replicas, and how many pods may be missing during the rollout.
 func (o Rollout) bounds(replicas int) (surge, missing int) {
@@ -50,19 +50,19 @@ func (o Rollout) bounds(replicas int) (surge, missing int) {
 	}
 }
 
-// moves makes some requests ask for restarts instead of evictions of only ready pods. It gives their worlds Deployments to restart,
+// hasGaplessMove makes some requests ask for restarts instead of evictions of only ready pods. It gives their worlds Deployments to restart,
 // some of them with one pod. It draws from its own generator, so that all other worlds stay the same.
-func moves(p *Plan) {
+func drawRestarts(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6d6f7665))}
-	if p.delegated() || p.shortLived() || !d.chance(20) {
+	if p.isDelegated() || p.isShortLived() || !d.chance(20) {
 		return // without evictions there is nothing to move
 	}
 	p.Request.Move = record.MoveBySurge
 	for i := range p.Workloads {
-		d.deploys(&p.Workloads[i])
+		d.setRollout(&p.Workloads[i])
 	}
 	if d.chance(20) {
-		w := d.pair()
+		w := d.drawPair()
 		p.Workloads, p.Request.IgnoreUnready = append(p.Workloads, w), []string{w.id().String()}
 	}
 	for i := range 1 + d.IntN(2) {
@@ -74,24 +74,24 @@ func moves(p *Plan) {
 		if d.chance(10) {
 			w.Role = pick(d, Hook, Driver, Protected)
 		}
-		d.deploys(&w)
+		d.setRollout(&w)
 		p.Workloads = append(p.Workloads, w)
-		d.budgets(p, w)
+		d.addBudgets(p, w)
 	}
-	if !p.quiet() {
-		d.disturbs(p)
+	if !p.isQuiet() {
+		d.addRestartTrouble(p)
 	}
 }
 
-// pair returns a workload of two pods. They take longer to become ready than the last ready pod waits for the other.
-func (d dice) pair() Workload {
-	w := Workload{Name: "pair", Kind: Deployment, Replicas: 2, Ready: d.between(lastReady, 5*time.Minute), Role: pick(d, "", Hook)}
+// drawPair returns a workload of two pods. They take longer to become ready than the last ready pod waits for the other.
+func (d dice) drawPair() Workload {
+	w := Workload{Name: "pair", Kind: Deployment, Replicas: 2, Ready: d.between(lastReadyWait, 5*time.Minute), Role: pick(d, "", Hook)}
 	w.Rollout = pick(d, Surges, SurgesByOne)
 	return w
 }
 
-// deploys gives a workload with a ReplicaSet a Deployment.
-func (d dice) deploys(w *Workload) {
+// setRollout gives a workload with a ReplicaSet a Deployment.
+func (d dice) setRollout(w *Workload) {
 	if w.Kind != Deployment {
 		return
 	}
@@ -99,8 +99,8 @@ func (d dice) deploys(w *Workload) {
 	w.Claims = w.Claims && w.Rollout != ManyNodes && w.Rollout != OneNode // these two define their own volume
 }
 
-// disturbs adds faults and actors that affect restarts.
-func (d dice) disturbs(p *Plan) {
+// addRestartTrouble adds faults and actors that affect restarts.
+func (d dice) addRestartTrouble(p *Plan) {
 	for range d.IntN(3) {
 		p.Faults = append(p.Faults, Fault{Kind: pick(d, restartFaults()...), To: d.between(10*time.Minute, time.Hour), Percent: pick(d, 50, 100)})
 	}
@@ -111,8 +111,8 @@ func (d dice) disturbs(p *Plan) {
 	}
 }
 
-// movable reports whether restarts move the workload's pods without a gap, according to the plan.
-func (w *Workload) movable() bool { return w.Rollout.surges() && !w.Claims }
+// isMovable reports whether restarts move the workload's pods without a gap, according to the plan.
+func (w *Workload) isMovable() bool { return w.Rollout.createsPodFirst() && !w.Claims }
 
 // deployment is a workload's Deployment, which creates ReplicaSets.
 type deployment struct {
@@ -136,13 +136,13 @@ func newDeployment(w *Workload) *deployment {
 // templateHash is the label by which a Deployment's ReplicaSet selects its pods.
 const templateHash = "pod-template-hash"
 
-func hashOf(set int) string { return fmt.Sprintf("t%d", set) }
+func setHash(set int) string { return fmt.Sprintf("t%d", set) }
 
-// own makes a new pod belong to a ReplicaSet of the Deployment.
-func (o *deployment) own(m *maker, pod *corev1.Pod, set int) {
-	pod.Labels[templateHash] = hashOf(set)
+// checkOwnMachine makes a new pod belong to a ReplicaSet of the Deployment.
+func (o *deployment) adopt(m *controller, pod *corev1.Pod, set int) {
+	pod.Labels[templateHash] = setHash(set)
 	owner := &pod.OwnerReferences[0]
-	owner.Name, owner.UID = m.Name+"-"+hashOf(set), types.UID(fmt.Sprintf("owner-%s-%s", m.Name, hashOf(set)))
+	owner.Name, owner.UID = m.Name+"-"+setHash(set), types.UID(fmt.Sprintf("owner-%s-%s", m.Name, setHash(set)))
 	if m.Rollout == OneNode || m.Rollout == ManyNodes {
 		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: m.Name},
@@ -150,10 +150,10 @@ func (o *deployment) own(m *maker, pod *corev1.Pod, set int) {
 	}
 }
 
-// object returns the Deployment as the API server shows it.
-func (o *deployment) object(m *maker) *appsv1.Deployment {
+// toAPI returns the Deployment as the API server shows it.
+func (o *deployment) toAPI(m *controller) *appsv1.Deployment {
 	replicas := int32(m.Replicas)
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: m.Name, UID: o.uid}, Spec: appsv1.DeploymentSpec{Replicas: &replicas}}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: m.Name, UID: o.uid}, Spec: appsv1.DeploymentSpec{Replicas: &replicas}}
 	rolling := func(surge, missing intstr.IntOrString) {
 		d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: &surge, MaxUnavailable: &missing}
 	}
@@ -176,26 +176,26 @@ func (o *deployment) object(m *maker) *appsv1.Deployment {
 
 // listDeployments returns the cluster's Deployments and the volume claims of their pods.
 func (c *cluster) listDeployments() (all []*appsv1.Deployment, claims []*corev1.PersistentVolumeClaim) {
-	for _, name := range sortedKeys(c.makers) {
-		m := c.makers[name]
+	for _, name := range sortedKeys(c.controllers) {
+		m := c.controllers[name]
 		if m.deployment == nil {
 			continue
 		}
-		all = append(all, m.deployment.object(m))
+		all = append(all, m.deployment.toAPI(m))
 		mode := corev1.ReadWriteOnce
 		if m.Rollout == ManyNodes {
 			mode = corev1.ReadWriteMany
 		}
-		claims = append(claims, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: name}, Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{mode}}})
+		claims = append(claims, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{mode}}})
 	}
 	return all, claims
 }
 
-// redeploy acts as a workload's owner, who recreates its Deployment and keeps its pods, or changes its rollout.
-func (u *user) redeploy(pick int) bool {
-	var all []*maker
-	for _, name := range sortedKeys(u.c.makers) {
-		if m := u.c.makers[name]; m.deployment != nil {
+// changeDeployment acts as a workload's owner, who recreates its Deployment and keeps its pods, or changes its rollout.
+func (u *user) changeDeployment(pick int) bool {
+	var all []*controller
+	for _, name := range sortedKeys(u.c.controllers) {
+		if m := u.c.controllers[name]; m.deployment != nil {
 			all = append(all, m)
 		}
 	}

@@ -25,8 +25,8 @@ const (
 	Protected Role = "not to be disrupted"
 )
 
-// roles gives some workloads a role. It draws from its own generator, so that all other draws stay the same.
-func roles(p *Plan) {
+// setRoles gives some workloads a role. It draws from its own generator, so that all other draws stay the same.
+func setRoles(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x726f6c65))}
 	for i := range p.Workloads {
 		if d.chance(15) {
@@ -35,9 +35,9 @@ func roles(p *Plan) {
 	}
 }
 
-// protections makes the owners of some workloads ask autoscalers not to disrupt them, and some requests respect that. It draws from
+// setProtected makes the owners of some workloads ask autoscalers not to disrupt them, and some requests respect that. It draws from
 // its own generator, too.
-func protections(p *Plan) {
+func setProtected(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x70726f74))}
 	if !d.chance(25) {
 		return
@@ -50,27 +50,27 @@ func protections(p *Plan) {
 	}
 }
 
-// facts returns what is known about Services: those of webhooks and others.
-func (p *Plan) facts() drain.Facts {
+// serviceFacts returns what is known about Services: those of webhooks and others.
+func (p *Plan) serviceFacts() drain.Facts {
 	var services []*corev1.Service
 	webhooks := drain.Webhooks{}
 	for i := range p.Workloads {
 		w := &p.Workloads[i]
-		if !w.served() {
+		if !w.isServed() {
 			continue
 		}
 		services = append(services, &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: w.Name}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": w.Name}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: w.Name}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": w.Name}},
 		})
 		if w.Role == Hook {
-			webhooks[types.NamespacedName{Namespace: space, Name: w.Name}] = true
+			webhooks[types.NamespacedName{Namespace: namespace, Name: w.Name}] = true
 		}
 	}
 	return webhooks.FactsOf(services)
 }
 
-// mark gives a new pod the label or annotation of its role, if the role has one.
-func (r Role) mark(pod *corev1.Pod) {
+// markPod gives a new pod the label or annotation of its role, if the role has one.
+func (r Role) markPod(pod *corev1.Pod) {
 	switch r {
 	case Driver:
 		pod.Labels["app.kubernetes.io/name"] = "x-csi-driver"
@@ -88,52 +88,52 @@ const (
 	safeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict" // of cluster-autoscaler
 )
 
-func skipped(pod *corev1.Pod) bool { return pod.Labels[drainLabel] == "skip" }
+func isSkipped(pod *corev1.Pod) bool { return pod.Labels[drainLabel] == "skip" }
 
-func awaited(pod *corev1.Pod) bool { return pod.Labels[drainLabel] == "wait-completed" }
+func isAwaited(pod *corev1.Pod) bool { return pod.Labels[drainLabel] == "wait-completed" }
 
-func protected(pod *corev1.Pod) bool { return pod.Annotations[safeToEvict] == "false" }
+func isProtected(pod *corev1.Pod) bool { return pod.Annotations[safeToEvict] == "false" }
 
-// held reports whether the upgrade waits until the pod ends by itself, as its owner asks.
-func held(record *record.Record, pod *corev1.Pod) bool {
-	return awaited(pod) || (protected(pod) && record.Request.RespectDoNotDisrupt)
+// isLeftToEnd reports whether the upgrade waits until the pod ends by itself, as its owner asks.
+func isLeftToEnd(record *record.Record, pod *corev1.Pod) bool {
+	return isAwaited(pod) || (isProtected(pod) && record.Request.RespectDoNotDisrupt)
 }
 
-// complete makes pods complete after a while: every other pod whose owner wants it to complete, and each pod of a workload whose pods
+// completeLater makes pods complete after a while: every other pod whose owner wants it to complete, and each pod of a workload whose pods
 // end by themselves.
-func (c *cluster) complete(m *maker, pod *corev1.Pod) {
+func (c *cluster) completeLater(m *controller, pod *corev1.Pod) {
 	within := 10 * m.Ready
 	switch {
 	case m.Ends > 0:
-		within = c.draw(m.Ends)
-	case !awaited(pod) || m.serial%2 == 0:
+		within = c.drawUpTo(m.Ends)
+	case !isAwaited(pod) || m.serial%2 == 0:
 		return
 	}
 	uid := pod.UID
 	c.after(within, func() {
 		old, ok := c.pods[uid]
-		if !ok || old.DeletionTimestamp != nil || !mustGo(old, false) {
+		if !ok || old.DeletionTimestamp != nil || !mustLeave(old, false) {
 			return
 		}
 		over := old.DeepCopy()
-		over.Status = corev1.PodStatus{Phase: corev1.PodSucceeded, Conditions: podReady(false)}
+		over.Status = corev1.PodStatus{Phase: corev1.PodSucceeded, Conditions: readyConditions(false)}
 		c.emptied[over.Spec.NodeName] = c.now
-		c.deregister(old.Status.PodIP) // it no longer serves
+		c.deregisterTarget(old.Status.PodIP) // it no longer serves
 		c.putPod(over)
 	})
 }
 
-// unmark removes the marks because of which the upgrade waits for a pod, as a user who reads the remedy may do.
-func (c *cluster) unmark(pod *corev1.Pod) {
+// removePodMarks removes the marks because of which the upgrade waits for a pod, as a user who reads the remedy may do.
+func (c *cluster) removePodMarks(pod *corev1.Pod) {
 	plain := pod.DeepCopy()
 	delete(plain.Labels, drainLabel)
 	delete(plain.Annotations, safeToEvict)
 	c.putPod(plain)
 }
 
-// turn returns the rank of a pod in the order in which a node's pods are evicted.
-func (r *rules) turn(pod *corev1.Pod) int {
-	switch r.c.makers[pod.Labels["app"]].Role {
+// takeTurn returns the rank of a pod in the order in which a node's pods are evicted.
+func (r *rules) evictionRank(pod *corev1.Pod) int {
+	switch r.c.controllers[pod.Labels["app"]].Role {
 	case Hook:
 		return 1
 	case Driver:
@@ -143,19 +143,19 @@ func (r *rules) turn(pod *corev1.Pod) int {
 	}
 }
 
-// inOrder checks L19. A pod behind a webhook is evicted only when all ordinary pods of its node are leaving. A CSI driver's pod is
+// checkEvictionOrder checks L19. A pod behind a webhook is evicted only when all ordinary pods of its node are leaving. A CSI driver's pod is
 // evicted only when all others are gone. Both may be evicted once half of the node's time is over. A pod that its owner wants to
 // complete is never evicted.
-func (r *rules) inOrder(w *upgrade.World, pod *corev1.Pod, node string, a nodegroup.Action) {
-	if awaited(pod) {
+func (r *rules) checkEvictionOrder(w *upgrade.World, pod *corev1.Pod, node string, a nodegroup.Action) {
+	if isAwaited(pod) {
 		r.fail("L19", "%s, which is to be waited for", a)
 	}
-	m, turn := find(w, node), r.turn(pod)
+	m, turn := memberNamed(w, node), r.evictionRank(pod)
 	if limit := w.Record.Request.DrainTimeout.Duration; !w.Now.Before(w.Record.Nodes[node].Deadline.Add(-limit / 2)) {
 		return // from then on the order does not matter
 	}
 	for _, other := range m.Pods {
-		if !mustGo(other, silent(m.Node, w.Now)) || r.turn(other) >= turn {
+		if !mustLeave(other, isSilent(m.Node, w.Now)) || r.evictionRank(other) >= turn {
 			continue
 		}
 		if other.DeletionTimestamp == nil || turn == 2 {

@@ -13,8 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// order makes half of the StatefulSets Ordered, which is the default in Kubernetes. It draws from its own generator.
-func order(p *Plan) {
+// setOrdered makes half of the StatefulSets Ordered, which is the default in Kubernetes. It draws from its own generator.
+func setOrdered(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6f726472))}
 	for i := range p.Workloads {
 		if w := &p.Workloads[i]; w.Kind == StatefulSet && w.Role != Completes && d.chance(50) {
@@ -23,14 +23,14 @@ func order(p *Plan) {
 	}
 }
 
-// saysInOrder checks messages about missing pods of an Ordered StatefulSet (I11). Its controller creates the next pod a moment after the one
+// checkOrderedReport checks messages about missing pods of an Ordered StatefulSet (I11). Its controller creates the next pod a moment after the one
 // before it became ready, and none while one before it is ending. In both cases no pod is missing.
-func (r *rules) saysInOrder(p *process, w *upgrade.World, app *Workload, u record.Unhealthy) {
+func (r *rules) checkOrderedReport(p *process, w *upgrade.World, app *Workload, u record.Unhealthy) {
 	if !app.Ordered || !strings.HasSuffix(u.Why, "does not say why") {
 		return // the message gives a reason
 	}
-	for _, pod := range living(w, app) {
-		if ready := w.Now.Sub(pod.Status.Conditions[0].LastTransitionTime.Time); podIsReady(pod) && ready < time.Second {
+	for _, pod := range livePodsOf(w, app) {
+		if ready := w.Now.Sub(pod.Status.Conditions[0].LastTransitionTime.Time); isPodReady(pod) && ready < time.Second {
 			r.fail("I11", "%s is said to lack a pod, and its pod %s has been ready for only %s", u, pod.Name, ready)
 		}
 	}
@@ -40,7 +40,7 @@ func (r *rules) saysInOrder(p *process, w *upgrade.World, app *Workload, u recor
 		switch {
 		case pod == nil:
 			return // it is missing, and all before it are there
-		case pod.DeletionTimestamp != nil && w.Now.Before(pod.DeletionTimestamp.Time) && find(w, pod.Spec.NodeName) != nil:
+		case pod.DeletionTimestamp != nil && w.Now.Before(pod.DeletionTimestamp.Time) && memberNamed(w, pod.Spec.NodeName) != nil:
 			r.fail("I11", "%s is said to lack a pod, and its pod %s before that one is ending", u, name)
 		}
 	}

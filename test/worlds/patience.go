@@ -14,65 +14,65 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// patience checks E41 and E42: a node is given up when its time is over, and only if a pod still has to leave it. Its time stops while
+// checkNodeTime checks E41 and E42: a node is given up when its time is over, and only if a pod still has to leave it. Its time stops while
 // the node waits only for other nodes of the run.
-func (r *rules) patience(p *process, w *upgrade.World, step *upgrade.Step) {
+func (r *rules) checkNodeTime(p *process, w *upgrade.World, step *upgrade.Step) {
 	for _, name := range sortedKeys(step.Record.Nodes) {
 		n := step.Record.Nodes[name]
 		before, known := w.Record.Nodes[name]
 		if !known || before.State != record.NodeDraining || step.Record.Result != "" {
 			continue
 		}
-		m := find(w, name)
+		m := memberNamed(w, name)
 		if m == nil || m.Node == nil || m.Node.UID != n.UID {
 			continue
 		}
 		failed := w.Record.Stopping == "" && step.Record.Stopping == record.PodEvictionFailure && strings.Contains(step.Record.Message, `node "`+name+`"`)
-		r.yield(p, w, step, m)
+		r.noteWait(p, w, step, m)
 		if n.State == record.NodeForcing || n.State == record.NodeQuarantined || (n.State == record.NodeParked && n.Reason != "") || failed {
-			r.givenUp(w, m, n)
+			r.checkGivenUp(w, m, n)
 		}
 	}
 }
 
-func (r *rules) givenUp(w *upgrade.World, m *nodegroup.Member, n record.NodeRecord) {
+func (r *rules) checkGivenUp(w *upgrade.World, m *nodegroup.Member, n record.NodeRecord) {
 	if over := n.Deadline.Add(r.duties.waited[n.UID]); w.Now.Before(over) {
 		r.fail("E41", "node %s is given up %s before its time is over", m.Name(), over.Sub(w.Now))
 	}
-	if !slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool { return mustGo(pod, silent(m.Node, w.Now)) }) {
+	if !slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool { return mustLeave(pod, isSilent(m.Node, w.Now)) }) {
 		r.fail("E42", "node %s is given up, and no pod has to leave it", m.Name())
 	}
 }
 
-// yield adds up how long a node has waited only for other nodes of the run.
-func (r *rules) yield(p *process, w *upgrade.World, step *upgrade.Step, m *nodegroup.Member) {
-	uid, now := m.Node.UID, w.Now.Sub(start())
-	if !r.waitsForOthers(p, w, step, m) {
-		delete(r.duties.waiting, uid)
+// noteWait adds up how long a node has waited only for other nodes of the run.
+func (r *rules) noteWait(p *process, w *upgrade.World, step *upgrade.Step, m *nodegroup.Member) {
+	uid, now := m.Node.UID, w.Now.Sub(worldStart())
+	if !r.isBlockedByOthers(p, w, step, m) {
+		delete(r.duties.waitingAt, uid)
 		return
 	}
-	if since, was := r.duties.waiting[uid]; was {
+	if since, was := r.duties.waitingAt[uid]; was {
 		r.duties.waited[uid] += now - since
 	}
-	r.duties.waiting[uid] = now
+	r.duties.waitingAt[uid] = now
 }
 
-// waitsForOthers reports whether a budget blocks each pod that has to leave the node, because a pod of another draining node uses the
+// isBlockedByOthers reports whether a budget blocks each pod that has to leave the node, because a pod of another draining node uses the
 // budget up.
-func (r *rules) waitsForOthers(p *process, w *upgrade.World, step *upgrade.Step, m *nodegroup.Member) bool {
-	if w.EndingNamespaces[space] {
+func (r *rules) isBlockedByOthers(p *process, w *upgrade.World, step *upgrade.Step, m *nodegroup.Member) bool {
+	if w.EndingNamespaces[namespace] {
 		return false
 	}
 	waits := false
 	for _, pod := range m.Pods {
-		if !mustGo(pod, false) {
+		if !mustLeave(pod, false) {
 			continue
 		}
-		if _, begun := p.open[schedule.Eviction{UID: pod.UID}.Key()]; begun || held(&w.Record, pod) || isMoving(step, pod) || pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
+		if _, begun := p.open[schedule.Eviction{UID: pod.UID}.Key()]; begun || isLeftToEnd(&w.Record, pod) || isMoving(step, pod) || pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
 			return false
 		}
-		pdb := closed(pod, p.seen.budgets)
-		if pdb == nil || !leaves(w, step, m, pdb) {
+		pdb := exhaustedBudget(pod, p.seen.budgets)
+		if pdb == nil || !hasEarlierLeaver(w, step, m, pdb) {
 			return false
 		}
 		waits = true
@@ -80,19 +80,19 @@ func (r *rules) waitsForOthers(p *process, w *upgrade.World, step *upgrade.Step,
 	return waits
 }
 
-// closed returns the only budget of the pod if it allows no disruption at the moment, although its pods are healthy and it could allow
+// exhaustedBudget returns the only budget of the pod if it allows no disruption at the moment, although its pods are healthy and it could allow
 // one. It returns nil otherwise.
-func closed(pod *corev1.Pod, budgets map[string]*policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
+func exhaustedBudget(pod *corev1.Pod, budgets map[string]*policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
 	var only *policyv1.PodDisruptionBudget
 	for _, pdb := range budgets {
-		if covers(pdb, pod) {
+		if isCovered(pdb, pod) {
 			if only != nil {
 				return nil
 			}
 			only = pdb
 		}
 	}
-	if only == nil || !podIsReady(pod) {
+	if only == nil || !isPodReady(pod) {
 		return nil
 	}
 	st := &only.Status
@@ -102,21 +102,21 @@ func closed(pod *corev1.Pod, budgets map[string]*policyv1.PodDisruptionBudget) *
 	return only
 }
 
-// leaves reports whether one of the budget's pods has to leave another draining node that was started before this one.
-func leaves(w *upgrade.World, step *upgrade.Step, m *nodegroup.Member, pdb *policyv1.PodDisruptionBudget) bool {
+// hasEarlierLeaver reports whether one of the budget's pods has to leave another draining node that was started before this one.
+func hasEarlierLeaver(w *upgrade.World, step *upgrade.Step, m *nodegroup.Member, pdb *policyv1.PodDisruptionBudget) bool {
 	mine := step.Record.Nodes[m.Name()]
 	for name, n := range step.Record.Nodes {
 		earlier := cmp.Or(n.Began.Compare(mine.Began), strings.Compare(name, m.Name())) < 0
 		if n.State != record.NodeDraining || !earlier {
 			continue
 		}
-		other := find(w, name)
+		other := memberNamed(w, name)
 		if other == nil || other.Node == nil || other.Node.UID != n.UID || other.Instance.State == nodegroup.InstanceLeaving {
 			continue // a node that another actor terminates is not drained any more
 		}
-		lost := silent(other.Node, w.Now)
+		lost := isSilent(other.Node, w.Now)
 		if slices.ContainsFunc(other.Pods, func(pod *corev1.Pod) bool {
-			return mustGo(pod, lost) && !held(&w.Record, pod) && covers(pdb, pod) && len(pod.OwnerReferences) > 0
+			return mustLeave(pod, lost) && !isLeftToEnd(&w.Record, pod) && isCovered(pdb, pod) && len(pod.OwnerReferences) > 0
 		}) {
 			return true
 		}
@@ -124,8 +124,8 @@ func leaves(w *upgrade.World, step *upgrade.Step, m *nodegroup.Member, pdb *poli
 	return false
 }
 
-// graceful checks E43: pods that are left on a forced node were deleted when its time was over, and their grace period has passed.
-func (r *rules) graceful(w *upgrade.World, m *nodegroup.Member, n record.NodeRecord, left []*corev1.Pod) {
+// checkGraceOver checks E43: pods that are left on a forced node were deleted when its time was over, and their grace period has passed.
+func (r *rules) checkGraceOver(w *upgrade.World, m *nodegroup.Member, n record.NodeRecord, left []*corev1.Pod) {
 	for _, pod := range left {
 		switch {
 		case pod.DeletionTimestamp == nil && !pod.CreationTimestamp.After(n.Deadline):

@@ -199,8 +199,8 @@ type Actor struct {
 	Pick int
 }
 
-// outdated counts the nodes that must be replaced.
-func (p *Plan) outdated() int {
+// countOutdated counts the nodes that must be replaced.
+func (p *Plan) countOutdated() int {
 	n := 0
 	for _, node := range p.Nodes {
 		if (!node.Current || node.Unlabelled) && !node.Standby {
@@ -210,20 +210,20 @@ func (p *Plan) outdated() int {
 	return n
 }
 
-// inZones reports whether launches may name a zone.
-func (p *Plan) inZones() bool { return p.Zonal && !p.Zoneless }
+// namesZones reports whether launches may name a zone.
+func (p *Plan) namesZones() bool { return p.Zonal && !p.Zoneless }
 
-// quiet reports whether there are no faults, actors or lags.
-func (p *Plan) quiet() bool {
+// isQuiet reports whether there are no faults, actors or lags.
+func (p *Plan) isQuiet() bool {
 	return p.Denial.Kind == "" && len(p.Faults) == 0 && len(p.Actors) == 0 && p.WatchLag == 0 && p.CloudLag == 0
 }
 
 // capabilities returns what the group's cloud can do.
 func (p *Plan) capabilities() nodegroup.Capabilities {
 	switch {
-	case p.podScaled():
+	case p.isPodScaled():
 		return nodegroup.Capabilities{ListInstances: true, Terminate: true, Refill: nodegroup.RefillByPods}
-	case !p.listed():
+	case !p.listsMachines():
 		return nodegroup.Capabilities{}
 	}
 	can := nodegroup.FullControl()
@@ -231,10 +231,10 @@ func (p *Plan) capabilities() nodegroup.Capabilities {
 	return can
 }
 
-// listed reports whether the group's provider lists its machines. sized reports whether the provider also keeps the group at a size.
-func (p *Plan) listed() bool { return p.Provider != "manual" }
+// listsMachines reports whether the group's provider lists its machines. sized reports whether the provider also keeps the group at a size.
+func (p *Plan) listsMachines() bool { return p.Provider != "manual" }
 
-func (p *Plan) sized() bool { return p.listed() && !p.podScaled() }
+func (p *Plan) hasSize() bool { return p.listsMachines() && !p.isPodScaled() }
 
 func (p *Plan) hasFault(kinds ...FaultKind) bool {
 	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return slices.Contains(kinds, f.Kind) })

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// maker is a workload's controller in its current state: what it wants, and what is wrong with its pods.
-type maker struct {
+// controller is a workload's controller in its current state: what it wants, and what is wrong with its pods.
+type controller struct {
 	*Workload
 	broken, undead, tolerant, crashes bool
 	refused, homeless, stranded       bool
@@ -28,13 +28,13 @@ type maker struct {
 	deployment *deployment
 }
 
-// deal creates the workload's first pods, in turn on the group's nodes that take pods.
-func (c *cluster) deal(w *Workload) {
-	m := &maker{Workload: w, broken: w.Broken, undead: w.Undead, tolerant: w.Tolerant, crashes: w.Crashes, slow: w.Slow, homeless: w.Homeless, flaps: w.Flaps, stranded: w.Stranded, rejected: w.Rejected, role: w.Role, scale: w.Replicas, deployment: newDeployment(w)}
-	c.makers[w.Name] = m
+// createFirstPods creates the workload's first pods, in turn on the group's nodes that take pods.
+func (c *cluster) createFirstPods(w *Workload) {
+	m := &controller{Workload: w, broken: w.Broken, undead: w.Undead, tolerant: w.Tolerant, crashes: w.Crashes, slow: w.Slow, homeless: w.Homeless, flaps: w.Flaps, stranded: w.Stranded, rejected: w.Rejected, role: w.Role, scale: w.Replicas, deployment: newDeployment(w)}
+	c.controllers[w.Name] = m
 	var homes []string
 	for _, name := range c.nodeNames() {
-		if node := c.nodes[name]; isReady(node) && node.Labels[groupLabel] != "" {
+		if node := c.nodes[name]; isNodeReady(node) && node.Labels[groupLabel] != "" {
 			homes = append(homes, name)
 		}
 	}
@@ -46,9 +46,9 @@ func (c *cluster) deal(w *Workload) {
 		replicas = len(homes)
 	}
 	for i := range replicas {
-		pod := c.newPod(m, m.ordinal(i))
+		pod := c.newPod(m, m.firstOrdinal(i))
 		if w.Stranded && i > 0 {
-			strand(pod)
+			makeUnschedulable(pod)
 		} else {
 			pod.Spec.NodeName = homes[i%len(homes)]
 		}
@@ -57,38 +57,38 @@ func (c *cluster) deal(w *Workload) {
 				pod.Spec.NodeName = homes[stay]
 			}
 		}
-		c.settlePod(m, pod)
+		c.ageFirstPod(m, pod)
 		if i < w.Sick {
-			pod.Status = c.statusOf(pod, false)
+			pod.Status = c.podStatus(pod, false)
 		}
 		c.putPod(pod)
 	}
 	m.refused, m.spare = w.Refused, w.Spare
-	c.rescale(m)
-	c.fallLater(m)
+	c.scheduleScaling(m)
+	c.scheduleUnreadiness(m)
 }
 
-// settlePod makes a first pod look as if it had been running for a long time.
-func (c *cluster) settlePod(m *maker, pod *corev1.Pod) {
+// ageFirstPod makes a first pod look as if it had been running for a long time.
+func (c *cluster) ageFirstPod(m *controller, pod *corev1.Pod) {
 	pod.CreationTimestamp = metav1.Time{Time: c.now.Add(-time.Hour)}
 	if pod.Spec.NodeName == "" {
 		return
 	}
-	pod.Status = c.statusOf(pod, !m.broken)
-	c.complete(m, pod)
+	pod.Status = c.podStatus(pod, !m.broken)
+	c.completeLater(m, pod)
 	if m.Tells {
-		tellStart(m, pod)
+		writeStartTimes(m, pod)
 	}
 	switch m.Kind {
 	case Finished:
-		pod.Status = corev1.PodStatus{Phase: corev1.PodSucceeded, Conditions: podReady(false)}
+		pod.Status = corev1.PodStatus{Phase: corev1.PodSucceeded, Conditions: readyConditions(false)}
 	case Ending:
 		pod.DeletionTimestamp = &metav1.Time{Time: c.now.Add(30 * time.Second)}
-		c.after(m.Gone, func() { c.finish(pod.UID) })
+		c.after(m.Gone, func() { c.endDeletedPod(pod.UID) })
 	}
 }
 
-func podReady(ready bool) []corev1.PodCondition {
+func readyConditions(ready bool) []corev1.PodCondition {
 	status := corev1.ConditionFalse
 	if ready {
 		status = corev1.ConditionTrue
@@ -96,9 +96,9 @@ func podReady(ready bool) []corev1.PodCondition {
 	return []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
 }
 
-// ordinal returns the ordinal of the i-th of the first pods in its StatefulSet. For a Deployment it returns the number of the first
+// firstOrdinal returns the ordinal of the i-th of the first pods in its StatefulSet. For a Deployment it returns the number of the first
 // ReplicaSet.
-func (m *maker) ordinal(i int) int {
+func (m *controller) firstOrdinal(i int) int {
 	if m.deployment != nil {
 		return 0
 	}
@@ -106,14 +106,14 @@ func (m *maker) ordinal(i int) int {
 }
 
 // newPod creates a pod without a node. ordinal is its ordinal in a StatefulSet, or the number of its ReplicaSet in a Deployment.
-func (c *cluster) newPod(m *maker, ordinal int) *corev1.Pod {
+func (c *cluster) newPod(m *controller, ordinal int) *corev1.Pod {
 	m.serial++
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: space, Name: fmt.Sprintf("%s-%d", m.Name, m.serial), UID: types.UID(fmt.Sprintf("%s-%04d", m.Name, m.serial)),
+			Namespace: namespace, Name: fmt.Sprintf("%s-%d", m.Name, m.serial), UID: types.UID(fmt.Sprintf("%s-%04d", m.Name, m.serial)),
 			Labels: map[string]string{"app": m.Name}, CreationTimestamp: metav1.Time{Time: c.now},
 		},
-		Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: podReady(false)},
+		Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: readyConditions(false)},
 	}
 	grace := int64(max(30*time.Second, m.Grace).Seconds())
 	pod.Spec.TerminationGracePeriodSeconds = &grace
@@ -129,7 +129,7 @@ func (c *cluster) newPod(m *maker, ordinal int) *corev1.Pod {
 		}
 		pod.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: m.Name, UID: types.UID("owner-" + m.Name), Controller: &yes}}
 	}
-	m.role.mark(pod)
+	m.role.markPod(pod)
 	if m.Kind == StatefulSet {
 		pod.Name = fmt.Sprintf("%s-%d", m.Name, ordinal)
 	}
@@ -145,42 +145,42 @@ func (c *cluster) newPod(m *maker, ordinal int) *corev1.Pod {
 		}}}
 	}
 	if m.homeless {
-		wantDevice(pod)
+		requestDevice(pod)
 	}
 	if m.deployment != nil {
-		m.deployment.own(m, pod, ordinal)
+		m.deployment.adopt(m, pod, ordinal)
 	}
 	return pod
 }
 
 func (c *cluster) putPod(pod *corev1.Pod) {
-	pod.ResourceVersion = c.touch()
-	if old := c.pods[pod.UID]; old != nil && podIsReady(old) && !podIsReady(pod) {
-		c.fell[pod.UID] = true
+	pod.ResourceVersion = c.nextVersion()
+	if old := c.pods[pod.UID]; old != nil && isPodReady(old) && !isPodReady(pod) {
+		c.becameUnready[pod.UID] = true
 	}
 	c.pods[pod.UID] = pod
-	c.watch(change{pod: pod})
-	c.count(pod)
-	m := c.makers[pod.Labels["app"]]
-	c.rollSoon(m)
-	if m.Ordered && podIsReady(pod) {
-		c.after(10*time.Millisecond, func() { c.make(m) }) // the next pod may have waited for this
+	c.onChange(change{pod: pod})
+	c.scheduleBudgetSync(pod)
+	m := c.controllers[pod.Labels["app"]]
+	c.rollLater(m)
+	if m.Ordered && isPodReady(pod) {
+		c.after(10*time.Millisecond, func() { c.createMissingPods(m) }) // the next pod may have waited for this
 	}
 }
 
-// delete starts to delete a pod, as the API server does. Its controller creates another at once, or after the pod's end where names
+// deletePod starts to delete a pod, as the API server does. Its controller creates another at once, or after the pod's end where names
 // are kept.
-func (c *cluster) delete(uid types.UID) { c.deleteWithin(uid, 0) }
+func (c *cluster) deletePod(uid types.UID) { c.deletePodWithGrace(uid, 0) }
 
-// deleteWithin deletes a pod as delete does, with the given grace period in seconds; 0 means the pod's own.
-func (c *cluster) deleteWithin(uid types.UID, grace int64) {
+// deletePodWithGrace deletes a pod as delete does, with the given grace period in seconds; 0 means the pod's own.
+func (c *cluster) deletePodWithGrace(uid types.UID, grace int64) {
 	old, ok := c.pods[uid]
 	if !ok || old.DeletionTimestamp != nil {
 		return
 	}
-	m := c.makers[old.Labels["app"]]
+	m := c.controllers[old.Labels["app"]]
 	if old.Spec.NodeName == "" {
-		c.end(uid)
+		c.removePod(uid)
 		return
 	}
 	pod := old.DeepCopy()
@@ -188,51 +188,51 @@ func (c *cluster) deleteWithin(uid types.UID, grace int64) {
 		grace = *pod.Spec.TerminationGracePeriodSeconds
 	}
 	pod.DeletionTimestamp = &metav1.Time{Time: c.now.Add(time.Duration(grace) * time.Second)}
-	c.departs(old)
-	c.deregister(pod.Status.PodIP)
+	c.onPodGone(old)
+	c.deregisterTarget(pod.Status.PodIP)
 	c.putPod(pod)
 	if m.Kind == Deployment || m.Kind == Job {
-		c.make(m)
+		c.createMissingPods(m)
 	}
-	c.after(m.Gone, func() { c.finish(uid) })
+	c.after(m.Gone, func() { c.endDeletedPod(uid) })
 }
 
-// finish acts as the kubelet that reports a deleted pod's end. Undead pods continue, and so do pods of silent kubelets.
-func (c *cluster) finish(uid types.UID) {
+// endDeletedPod acts as the kubelet that reports a deleted pod's end. Undead pods continue, and so do pods of silent kubelets.
+func (c *cluster) endDeletedPod(uid types.UID) {
 	pod, ok := c.pods[uid]
 	if !ok {
 		return
 	}
 	node := c.nodes[pod.Spec.NodeName]
-	if c.makers[pod.Labels["app"]].undead || (node != nil && !isReady(node)) {
-		c.after(time.Minute, func() { c.finish(uid) })
+	if c.controllers[pod.Labels["app"]].undead || (node != nil && !isNodeReady(node)) {
+		c.after(time.Minute, func() { c.endDeletedPod(uid) })
 		return
 	}
-	c.end(uid)
+	c.removePod(uid)
 }
 
-// end removes a pod and lets its controller replace it.
-func (c *cluster) end(uid types.UID) {
+// removePod removes a pod and lets its controller replace it.
+func (c *cluster) removePod(uid types.UID) {
 	pod, ok := c.pods[uid]
 	if !ok {
 		return
 	}
 	delete(c.pods, uid)
 	if pod.DeletionTimestamp == nil {
-		c.departs(pod)
-		c.deregister(pod.Status.PodIP)
+		c.onPodGone(pod)
+		c.deregisterTarget(pod.Status.PodIP)
 	}
-	if mustGo(pod, false) {
+	if mustLeave(pod, false) {
 		c.emptied[pod.Spec.NodeName] = c.now
 	}
-	c.watch(change{pod: pod, gone: true})
-	c.count(pod)
-	c.detach(pod)
-	c.make(c.makers[pod.Labels["app"]])
+	c.onChange(change{pod: pod, gone: true})
+	c.scheduleBudgetSync(pod)
+	c.detachVolumeLater(pod)
+	c.createMissingPods(c.controllers[pod.Labels["app"]])
 }
 
-// detach keeps the pod's volume attached to its node for a while after the pod's end.
-func (c *cluster) detach(pod *corev1.Pod) {
+// detachVolumeLater keeps the pod's volume attached to its node for a while after the pod's end.
+func (c *cluster) detachVolumeLater(pod *corev1.Pod) {
 	node := pod.Spec.NodeName
 	if len(pod.Spec.Volumes) == 0 || c.nodes[node] == nil {
 		return
@@ -241,28 +241,28 @@ func (c *cluster) detach(pod *corev1.Pod) {
 	c.changeNode(node, func(n *corev1.Node) {
 		n.Status.VolumesAttached = append(n.Status.VolumesAttached, corev1.AttachedVolume{Name: volume})
 	})
-	c.after(c.draw(time.Minute), func() {
+	c.after(c.drawUpTo(time.Minute), func() {
 		c.changeNode(node, func(n *corev1.Node) {
 			n.Status.VolumesAttached = slices.DeleteFunc(n.Status.VolumesAttached, func(v corev1.AttachedVolume) bool { return v.Name == volume })
 		})
 	})
 }
 
-// make creates the pods that the controller lacks.
-func (c *cluster) make(m *maker) {
-	if m.away || (m.refused && m.spare == 0 && m.Kind != DaemonSet) || c.ending {
+// createMissingPods creates the pods that the controller lacks.
+func (c *cluster) createMissingPods(m *controller) {
+	if m.away || (m.refused && m.spare == 0 && m.Kind != DaemonSet) || c.namespaceEnding {
 		return
 	}
 	switch m.Kind {
 	case Bare, Mirror, Finished, Ending:
 		return
 	case DaemonSet:
-		c.makeDaemons(m)
+		c.createDaemonPods(m)
 		return
 	}
 	if m.deployment != nil {
-		c.scale(m)
-		c.rollSoon(m)
+		c.scaleSets(m)
+		c.rollLater(m)
 		return
 	}
 	create := func(ordinal int) {
@@ -284,7 +284,7 @@ func (c *cluster) make(m *maker) {
 		}
 	}
 	for i := 0; i < m.scale; i++ {
-		if m.Ordered && i > 0 && !c.isUp(m, i-1) {
+		if m.Ordered && i > 0 && !c.isOrdinalUp(m, i-1) {
 			break
 		}
 		if m.Kind == StatefulSet && !names[fmt.Sprintf("%s-%d", m.Name, i)] {
@@ -294,61 +294,61 @@ func (c *cluster) make(m *maker) {
 			create(i)
 		}
 	}
-	c.place()
+	c.bindSoon()
 }
 
-// isUp reports whether the StatefulSet's pod with the ordinal is ready and is not being deleted.
-func (c *cluster) isUp(m *maker, ordinal int) bool {
+// isOrdinalUp reports whether the StatefulSet's pod with the ordinal is ready and is not being deleted.
+func (c *cluster) isOrdinalUp(m *controller, ordinal int) bool {
 	for _, pod := range c.pods {
 		if pod.Labels["app"] == m.Name && pod.Name == fmt.Sprintf("%s-%d", m.Name, ordinal) {
-			return podIsReady(pod) && pod.DeletionTimestamp == nil
+			return isPodReady(pod) && pod.DeletionTimestamp == nil
 		}
 	}
 	return false
 }
 
-// bound starts a pod on its node.
-func (c *cluster) bound(m *maker, pod *corev1.Pod) {
+// startPod starts a pod on its node.
+func (c *cluster) startPod(m *controller, pod *corev1.Pod) {
 	pod.Status.Conditions = append(pod.Status.Conditions, scheduledCondition(c.now))
 	c.putPod(pod)
 	uid := pod.UID
 	if m.rejected > 0 && c.isOnNew(pod) {
-		c.after(m.rejected, func() { c.end(uid) })
+		c.after(m.rejected, func() { c.removePod(uid) })
 		return
 	}
-	c.complete(m, pod)
-	c.after(c.startTime(m, pod), func() {
-		c.turn(uid, !m.broken)
-		c.flapSoon(m, pod)
+	c.completeLater(m, pod)
+	c.after(c.podStartTime(m, pod), func() {
+		c.setPodReady(uid, !m.broken)
+		c.flapLater(m, pod)
 	})
 }
 
-// turn changes whether a pod is ready, unless the pod is being deleted. A pod that crashes on its node stays unready.
-func (c *cluster) turn(uid types.UID, ready bool) {
+// takeTurn changes whether a pod is ready, unless the pod is being deleted. A pod that crashes on its node stays unready.
+func (c *cluster) setPodReady(uid types.UID, ready bool) {
 	old, ok := c.pods[uid]
 	if !ok || old.DeletionTimestamp != nil || old.Status.Phase == corev1.PodSucceeded {
 		return
 	}
 	pod := old.DeepCopy()
-	pod.Status = c.statusOf(old, ready)
+	pod.Status = c.podStatus(old, ready)
 	pod.Status.Conditions[0].LastTransitionTime = metav1.Time{Time: c.now}
 	c.putPod(pod)
 }
 
-// place schedules a run of the scheduler for the waiting pods, a moment later.
-func (c *cluster) place() {
-	if c.placing {
+// bindSoon schedules a run of the scheduler for the waiting pods, a moment later.
+func (c *cluster) bindSoon() {
+	if c.binding {
 		return
 	}
-	c.placing = true
+	c.binding = true
 	c.after(10*time.Millisecond, func() {
-		c.placing = false
-		c.bind()
+		c.binding = false
+		c.bindPods()
 	})
 }
 
-// bind binds each waiting pod to the node with the fewest pods among those that take it.
-func (c *cluster) bind() {
+// bindPods binds each waiting pod to the node with the fewest pods among those that take it.
+func (c *cluster) bindPods() {
 	load := map[string]int{}
 	var waiting []*corev1.Pod
 	for _, pod := range c.pods {
@@ -362,38 +362,38 @@ func (c *cluster) bind() {
 	for _, old := range waiting {
 		best := ""
 		for _, name := range names {
-			isFor := targetOf(old) == "" || targetOf(old) == name
-			if isFor && takes(c.nodes[name], old) && c.suits(c.nodes[name], old) && (best == "" || load[name] < load[best]) {
+			isFor := daemonNodeOf(old) == "" || daemonNodeOf(old) == name
+			if isFor && isAdmitted(c.nodes[name], old) && c.hasDeviceFor(c.nodes[name], old) && (best == "" || load[name] < load[best]) {
 				best = name
 			}
 		}
 		if best == "" {
-			if targetOf(old) == "" { // autoscalers ignore pods that are for one node
-				c.unplaced()
+			if daemonNodeOf(old) == "" { // autoscalers ignore pods that are for one node
+				c.onUnplacedPod()
 			}
 			continue
 		}
 		load[best]++
 		pod := old.DeepCopy()
 		pod.Spec.NodeName = best
-		c.landed(pod)
-		c.bound(c.makers[pod.Labels["app"]], pod)
+		c.onPodBound(pod)
+		c.startPod(c.controllers[pod.Labels["app"]], pod)
 	}
-	for _, name := range sortedKeys(c.makers) {
-		if m := c.makers[name]; m.Kind == DaemonSet && !m.away && !c.ending {
-			c.makeDaemons(m)
+	for _, name := range sortedKeys(c.controllers) {
+		if m := c.controllers[name]; m.Kind == DaemonSet && !m.away && !c.namespaceEnding {
+			c.createDaemonPods(m)
 		}
 	}
 }
 
-// takes reports whether the node's cordon and taints admit the pod, as in the scheduler's filter. Here a pod tolerates all taints or
+// isAdmitted reports whether the node's cordon and taints admit the pod, as in the scheduler's filter. Here a pod tolerates all taints or
 // none.
-func takes(node *corev1.Node, pod *corev1.Pod) bool {
+func isAdmitted(node *corev1.Node, pod *corev1.Pod) bool {
 	switch {
-	case !isReady(node):
+	case !isNodeReady(node):
 		return false
 	case slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key != "" }): // a DaemonSet's, see daemonTolerations
-		return !slices.Contains(node.Spec.Taints, notReady())
+		return !slices.Contains(node.Spec.Taints, notReadyTaint())
 	default:
 		return len(pod.Spec.Tolerations) > 0 || !node.Spec.Unschedulable && len(node.Spec.Taints) == 0
 	}

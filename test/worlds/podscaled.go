@@ -9,11 +9,11 @@ import (
 // machine on request.
 const podScaler = "podscaler"
 
-// podScaled gives a group without a size to some worlds with a cloud that this tool drives. It draws from its own generator, so that
+// isPodScaled gives a group without a size to some worlds with a cloud that this tool drives. It draws from its own generator, so that
 // all other worlds stay the same.
-func podScaled(p *Plan) {
+func drawPodScaled(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x706f6473))}
-	if !p.sized() || p.delegated() || p.shortLived() || p.pins() || p.Spot || !d.chance(7) {
+	if !p.hasSize() || p.isDelegated() || p.isShortLived() || p.keepsTarget() || p.Spot || !d.chance(7) {
 		return
 	}
 	p.Provider, p.Zonal, p.Zoneless, p.Suspended = podScaler, false, false, false
@@ -22,24 +22,24 @@ func podScaled(p *Plan) {
 	r.Window = r.MaxUnavailable
 }
 
-func (p *Plan) podScaled() bool { return p.Provider == podScaler }
+func (p *Plan) isPodScaled() bool { return p.Provider == podScaler }
 
 // launchForPods launches a node or two in any zone a while after pods began to wait for room, unless nodes are coming already.
 func (u *user) launchForPods() {
-	u.answerPods(func() {
+	u.growForPods(func() {
 		for range 1 + u.c.rng.IntN(2) {
-			u.c.launch(zoneName(u.c.rng.IntN(u.c.plan.Zones)), "")
+			u.c.launchInstance(zoneName(u.c.rng.IntN(u.c.plan.Zones)), "")
 		}
 	})
 }
 
-// answerPods calls grow a while after pods began to wait for room, unless no pod waits any more or nodes are coming already.
-func (u *user) answerPods(grow func()) {
+// growForPods calls grow a while after pods began to wait for room, unless no pod waits any more or nodes are coming already.
+func (u *user) growForPods(grow func()) {
 	if u.c.scaling {
 		return
 	}
 	u.c.scaling = true
-	u.c.after(10*time.Second+u.c.draw(40*time.Second), func() {
+	u.c.after(10*time.Second+u.c.drawUpTo(40*time.Second), func() {
 		u.c.scaling = false
 		if !u.c.hasWaitingPods() {
 			return
@@ -47,7 +47,7 @@ func (u *user) answerPods(grow func()) {
 		if !u.c.hasComingNodes() {
 			grow()
 		}
-		u.c.after(5*time.Minute, u.c.place)
+		u.c.after(5*time.Minute, u.c.bindSoon)
 	})
 }
 
@@ -62,8 +62,8 @@ func (c *cluster) hasWaitingPods() bool {
 
 // hasComingNodes reports whether an instance of the group is not yet in service or has no node yet.
 func (c *cluster) hasComingNodes() bool {
-	for _, i := range c.cloud.living() {
-		if !i.inService || c.nodeOf(i) == "" {
+	for _, i := range c.cloud.liveInstances() {
+		if !i.inService || c.nodeNameOf(i) == "" {
 			return true
 		}
 	}

@@ -19,13 +19,13 @@ import (
 
 // The runner's own numbers.
 const (
-	coalesce   = 15 * time.Millisecond
-	cloudIdle  = time.Minute
-	cloudSoon  = time.Second
-	probe      = 30 * time.Second
-	remembered = 5 * time.Minute
-	stopLimit  = 10 * time.Second
-	idleAfter  = time.Minute
+	turnDelay        = 15 * time.Millisecond
+	idlePollInterval = time.Minute
+	soonPollDelay    = time.Second
+	probeInterval    = 30 * time.Second
+	rememberedFor    = 5 * time.Minute
+	stopLimit        = 10 * time.Second
+	idleAfter        = time.Minute
 )
 
 // process is one run of the command. It does what package runner does: it sees the world late, decides, stores, and acts. It may crash
@@ -33,7 +33,7 @@ const (
 type process struct {
 	c       *cluster
 	rules   *rules
-	stored  *stored
+	stored  *storedState
 	seen    *view
 	request record.Request
 	group   nodegroup.Group
@@ -41,58 +41,62 @@ type process struct {
 	notes   upgrade.Notes
 	memo    upgrade.Memo
 	open    map[string]nodegroup.Attempt
-	flying  int
-	stop    bool
-	// heard is the user request that the process knows of.
-	heard record.Asked
-	// movable is what was read about Deployments when the process began. read is the same, read by the world itself.
+	// requestsInFlight counts the requests without an answer.
+	requestsInFlight int
+	stopRequested    bool
+	// knownRequest is the user request that the process knows of.
+	knownRequest record.Asked
+	// movable contains the Deployments as the process read them when it began. read contains the same, read by the world itself.
 	movable drain.Movable
-	read    reading
-	// controllers contains what was read about controllers. readingOf contains those that are being read.
-	controllers map[drain.Workload]drain.Controller
-	readingOf   map[drain.Workload]bool
-	// dead is true once the process has ended. ended is then called once with the last record.
+	read    deploymentReading
+	// controllers contains the controllers that were read. readingControllers contains the controllers that are being read.
+	controllers        map[drain.Workload]drain.Controller
+	readingControllers map[drain.Workload]bool
+	// dead is true after the process has ended. ended is called at its end, with the last record.
 	dead  bool
 	ended func(record.Record)
 	// killAfter is the number of actions that the process still begins in its next turn before it crashes; negative for no crash.
 	killAfter int
-	// until is when a sleeping laptop wakes, or when the record has been stored.
-	until time.Time
-	// looking is true while a turn is scheduled. turns counts the turns.
-	looking, polling bool
-	turns            int
-	asked, soon      time.Time
-	asking           int
-	targets          targetPolls
-	delivered        [3]time.Time
+	// asleepUntil is when a sleeping laptop wakes.
+	asleepUntil time.Time
+	// turnPlanned is true while a turn is scheduled. turns counts the turns.
+	turnPlanned, polling bool
+	turns                int
+	// lastPoll is when the cloud was last polled. earlyPoll is when it is polled earlier than usual; zero for never. lastScheduled is
+	// the number of the last scheduled poll.
+	lastPoll, earlyPoll time.Time
+	lastScheduled       int
+	targets             targetPolls
+	// delivered is when the last event of each kind (node, pod, budget) reaches the process.
+	delivered [3]time.Time
 }
 
-// stored is the state that survives a process.
-type stored struct {
+// storedState is the state that survives a process.
+type storedState struct {
 	record record.Record
 	asked  record.Asked
 	// worked is when a process last decided, as the renewals of a lease show.
 	worked time.Time
 }
 
-// found is the state with which a process begins.
-type found struct {
+// readGroup is the state with which a process begins.
+type initialState struct {
 	request record.Request
 	record  record.Record
 	group   nodegroup.Group
 }
 
-func newProcess(c *cluster, r *rules, s *stored, f found) *process {
+func newProcess(c *cluster, r *rules, s *storedState, f initialState) *process {
 	p := &process{
 		c: c, rules: r, stored: s, request: f.request, record: f.record, group: f.group, seen: newView(c),
-		controllers: map[drain.Workload]drain.Controller{}, readingOf: map[drain.Workload]bool{},
-		heard: s.asked, open: map[string]nodegroup.Attempt{}, killAfter: -1, asked: c.now, ended: func(record.Record) {},
+		controllers: map[drain.Workload]drain.Controller{}, readingControllers: map[drain.Workload]bool{},
+		knownRequest: s.asked, open: map[string]nodegroup.Attempt{}, killAfter: -1, lastPoll: c.now, ended: func(record.Record) {},
 	}
 	p.group.RequireLabels(p.request.Current)
 	p.targets.read.Groups = c.plan.targetGroups()
 	p.readMovable()
-	c.watch = p.hear
-	p.look()
+	c.onChange = p.deliver
+	p.turnSoon()
 	return p
 }
 
@@ -103,15 +107,15 @@ func (p *process) readMovable() {
 	}
 }
 
-// hear delivers a watch event to the process, late but in order among events of its kind.
-func (p *process) hear(ch change) {
+// deliver delivers a watch event to the process, late but in order among events of its kind.
+func (p *process) deliver(ch change) {
 	if p.dead {
 		return
 	}
 	lag := p.c.plan.WatchLag
 	if p.c.calm {
 		lag = 0
-	} else if p.c.befalls(WatchSlow) {
+	} else if p.c.drawFault(WatchSlow) {
 		lag = max(lag, 20*time.Second)
 	}
 	kind := 0
@@ -120,80 +124,80 @@ func (p *process) hear(ch change) {
 	} else if ch.budget != nil {
 		kind = 2
 	}
-	at := p.c.now.Add(p.c.draw(lag))
+	at := p.c.now.Add(p.c.drawUpTo(lag))
 	if at.Before(p.delivered[kind]) {
 		at = p.delivered[kind]
 	}
 	p.delivered[kind] = at
 	if !at.After(p.c.now) {
-		p.notice(ch)
+		p.applyEvent(ch)
 		return
 	}
-	p.c.after(at.Sub(p.c.now), func() { p.notice(ch) })
+	p.c.after(at.Sub(p.c.now), func() { p.applyEvent(ch) })
 }
 
-func (p *process) notice(ch change) {
+func (p *process) applyEvent(ch change) {
 	if p.dead {
 		return
 	}
-	p.seen.take(ch, p.c.now)
+	p.seen.apply(ch, p.c.now)
 	if ch.node != nil {
-		p.soon = p.c.now.Add(cloudSoon)
+		p.earlyPoll = p.c.now.Add(soonPollDelay)
 	}
 	if ch.pod != nil && ch.pod.Spec.NodeName == "" {
 		return // by itself it changes no decision
 	}
-	p.look()
+	p.turnSoon()
 }
 
-// look schedules a turn of the process a moment later.
-func (p *process) look() {
-	if p.looking || p.dead {
+// turnSoon schedules a turn of the process a moment later.
+func (p *process) turnSoon() {
+	if p.turnPlanned || p.dead {
 		return
 	}
-	p.looking = true
-	p.awake(coalesce, p.turn)
+	p.turnPlanned = true
+	p.whenAwake(turnDelay, p.takeTurn)
 }
 
-// awake runs do after the given time, or when the process wakes if that is later.
-func (p *process) awake(after time.Duration, do func()) {
-	if left := p.until.Sub(p.c.now); left > after {
+// whenAwake runs do after the given time, or when the process wakes if that is later.
+func (p *process) whenAwake(after time.Duration, do func()) {
+	if left := p.asleepUntil.Sub(p.c.now); left > after {
 		after = left
 	}
 	p.c.after(after, func() {
 		switch {
 		case p.dead:
-		case p.c.now.Before(p.until):
-			p.awake(0, do)
+		case p.c.now.Before(p.asleepUntil):
+			p.whenAwake(0, do)
 		default:
 			do()
 		}
 	})
 }
 
-func (p *process) world() upgrade.World {
+func (p *process) buildWorld() upgrade.World {
 	for key, attempt := range p.open {
-		if !attempt.InFlight && p.c.now.Sub(attempt.Ended) > remembered {
+		if !attempt.InFlight && p.c.now.Sub(attempt.Ended) > rememberedFor {
 			delete(p.open, key)
 		}
 	}
 	ending := map[string]bool{}
-	if p.c.ending {
-		ending[space] = true
+	if p.c.namespaceEnding {
+		ending[namespace] = true
 	}
 	return upgrade.World{
-		Now: p.c.now, Idle: p.idle(), Request: p.request, Group: p.group, Members: p.seen.members(&p.group, &p.record),
+		Now: p.c.now, Idle: p.idleTime(), Request: p.request, Group: p.group, Members: p.seen.joinMembers(&p.group, &p.record),
 		Snapshot: drain.Snapshot{
-			Pods: map[string][]*corev1.Pod{"": p.seen.unbound()}, Budgets: p.seen.indexedBudgets(),
-			Disrupted: p.seen.disrupted, EndingNamespaces: ending, Facts: p.c.plan.facts(), Workloads: p.seen.workloads.Snapshot(),
+			Pods: map[string][]*corev1.Pod{"": p.seen.unboundPods()}, Budgets: p.seen.indexedBudgets(),
+			Disrupted: p.seen.disrupted, EndingNamespaces: ending, Facts: p.c.plan.serviceFacts(), Workloads: p.seen.workloads.Snapshot(),
 		},
-		Movable: p.movable, Controllers: maps.Clone(p.controllers), Targets: p.targets.read, Open: p.open, Record: p.record, Notes: p.notes, Stop: p.stop, Asked: p.heard, Stay: p.c.plan.Stay,
+		Movable: p.movable, Controllers: maps.Clone(p.controllers), Targets: p.targets.read, Open: p.open, Record: p.record, Notes: p.notes, Stop: p.stopRequested, Asked: p.knownRequest, Stay: p.c.plan.Stay,
 		EvictionsAtOnce: evictionsAtOnce, Memo: &p.memo,
 	}
 }
 
-// idle returns for how long no process was at work: since the last turn of the previous process, or of this one if it slept.
-func (p *process) idle() time.Duration {
+// idleTime returns for how long no process was at work: since the last turn of the previous process, or of this one if it slept.
+func (p *process) idleTime() time.Duration {
 	gap := p.c.now.Sub(p.stored.worked)
 	if p.stored.worked.IsZero() || (p.turns > 1 && gap <= idleAfter) {
 		return 0
@@ -201,32 +205,32 @@ func (p *process) idle() time.Duration {
 	return gap
 }
 
-// turn runs one iteration of the loop.
-func (p *process) turn() {
-	p.looking = false
+// takeTurn runs one iteration of the loop.
+func (p *process) takeTurn() {
+	p.turnPlanned = false
 	p.turns++
-	w := p.world()
+	w := p.buildWorld()
 	p.stored.worked = p.c.now
 	step := upgrade.Next(w)
-	if !step.Persist || !p.c.befalls(StoreSlow) {
-		p.carryOut(w, step)
+	if !step.Persist || !p.c.drawFault(StoreSlow) {
+		p.carryOutStep(w, step)
 		return
 	}
-	p.looking = true // no turn is taken while the record is stored
-	p.awake(p.c.draw(30*time.Second), func() {
-		p.looking = false
-		p.carryOut(w, step)
-		p.look()
+	p.turnPlanned = true // no turn is taken while the record is stored
+	p.whenAwake(p.c.drawUpTo(30*time.Second), func() {
+		p.turnPlanned = false
+		p.carryOutStep(w, step)
+		p.turnSoon()
 	})
 }
 
-func (p *process) carryOut(w upgrade.World, step upgrade.Step) {
+func (p *process) carryOutStep(w upgrade.World, step upgrade.Step) {
 	if step.Persist {
 		p.stored.record = step.Record
 	}
 	p.record, p.notes = step.Record, step.Notes
-	p.rules.step(p, &w, &step)
-	if step.Finished && p.flying == 0 {
+	p.rules.checkStep(p, &w, &step)
+	if step.Finished && p.requestsInFlight == 0 {
 		p.dead = true
 		p.ended(p.record)
 		return
@@ -236,64 +240,64 @@ func (p *process) carryOut(w upgrade.World, step upgrade.Step) {
 			break
 		}
 		p.killAfter--
-		p.begin(action)
+		p.sendRequest(action)
 	}
 	if p.killAfter >= 0 && len(step.Actions) > 0 {
-		p.die()
+		p.crash()
 		return
 	}
 	turn := p.turns
-	p.awake(step.Wake.Sub(p.c.now), func() {
+	p.whenAwake(step.Wake.Sub(p.c.now), func() {
 		if p.turns == turn {
-			p.look()
+			p.turnSoon()
 		}
 	})
-	p.ask(step.Poll)
-	p.askTargets(step.Targets)
+	p.schedulePoll(step.Poll)
+	p.scheduleTargetPoll(step.Targets)
 	p.readControllers(&step)
 }
 
-// die ends the process without a result.
-func (p *process) die() {
+// crash ends the process without a result.
+func (p *process) crash() {
 	p.dead = true
 	p.ended(record.Record{})
 }
 
-// begin sends an action's request.
-func (p *process) begin(action nodegroup.Action) {
+// prepareForProcess sends an action's request.
+func (p *process) sendRequest(action nodegroup.Action) {
 	key := action.Key()
 	p.open[key] = nodegroup.Attempt{Action: action, Begun: p.c.now, InFlight: true, Tries: p.open[key].Tries + 1}
-	p.flying++
-	p.rules.tally.met("action", kindOf(action))
-	if p.stray(action) {
-		p.c.after(0, func() { p.settle(action, nodegroup.ErrMoved) })
+	p.requestsInFlight++
+	p.rules.tally.count("action", actionKind(action))
+	if p.isObjectChanged(action) {
+		p.c.after(0, func() { p.recordAnswer(action, nodegroup.ErrMoved) })
 		return
 	}
-	if p.c.kills(action) {
-		p.c.after(0, p.die)
+	if p.c.drawProcessCrash(action) {
+		p.c.after(0, p.crash)
 	}
-	f := p.c.flightOf(action)
-	p.c.after(f.there, func() {
+	f := p.c.drawCourse(action)
+	p.c.after(f.requestDelay, func() {
 		var err error
-		if f.effect && (!p.dead || p.c.chance(50)) {
-			err = p.c.do(action, p.request.Run)
-			p.rules.effect(p, action, err)
+		if f.hasEffect && (!p.dead || p.c.chance(50)) {
+			err = p.c.carryOutRequest(action, p.request.Run)
+			p.rules.checkResult(p, action, err)
 		}
 		switch {
-		case f.lost:
-			err = errLost()
+		case f.answerLost:
+			err = errAnswerLost()
 		case f.refusal != nil:
 			err = f.refusal
 		}
-		if a, ok := action.(nodegroup.Terminate); ok && a.Shrink && (f.lost || p.dead) {
-			p.rules.doubt(a.Instance)
+		if a, ok := action.(nodegroup.Terminate); ok && a.Shrink && (f.answerLost || p.dead) {
+			p.rules.noteUnclearTermination(a.Instance)
 		}
-		p.c.after(f.back, func() { p.awake(0, func() { p.settle(action, err) }) })
+		p.c.after(f.answerDelay, func() { p.whenAwake(0, func() { p.recordAnswer(action, err) }) })
 	})
 }
 
-// stray reports whether the process knows that the action's object has changed, as the writer checks before it sends a request.
-func (p *process) stray(action nodegroup.Action) bool {
+// isObjectChanged reports whether the process knows that the action's object has changed, as the writer checks before it sends a request.
+func (p *process) isObjectChanged(action nodegroup.Action) bool {
 	switch a := action.(type) {
 	case schedule.Eviction:
 		pod, ok := p.seen.pods[a.UID]
@@ -318,95 +322,97 @@ func (p *process) stray(action nodegroup.Action) bool {
 	}
 }
 
-// settle records the answer to an action.
-func (p *process) settle(action nodegroup.Action, err error) {
+// recordAnswer records the answer to an action.
+func (p *process) recordAnswer(action nodegroup.Action, err error) {
 	if p.dead {
 		return
 	}
-	p.flying--
+	p.requestsInFlight--
 	answer := runner.ClassifyAnswer(err)
 	attempt := p.open[action.Key()]
 	attempt.InFlight, attempt.Ended = false, p.c.now
 	attempt.Outcome, attempt.Detail = answer.Outcome, answer.Detail
-	attempt.NotBefore = p.c.now.Add(p.backoff(answer, attempt.Tries))
+	attempt.NotBefore = p.c.now.Add(p.retryDelay(answer, attempt.Tries))
 	p.open[action.Key()] = attempt
-	p.rules.tally.met("outcome", string(answer.Outcome))
-	if kind := keyKind(action); answer.Outcome != nodegroup.OutcomeDone && p.c.plan.denied(kind) {
-		p.rules.tally.met("denied", kind)
+	p.rules.tally.count("outcome", string(answer.Outcome))
+	if kind := actionKind(action); answer.Outcome != nodegroup.OutcomeDone && p.c.plan.hasDenial(kind) {
+		p.rules.tally.count("denied", kind)
 	}
 	if answer.Outcome != nodegroup.OutcomeDone {
-		p.rules.say("%s: %s %s", action, answer.Outcome, answer.Detail)
+		p.rules.logf("%s: %s %s", action, answer.Outcome, answer.Detail)
 	}
 	if nodegroup.IsCloudAction(action) {
-		p.soon = p.c.now.Add(cloudSoon)
+		p.earlyPoll = p.c.now.Add(soonPollDelay)
 	}
-	p.look()
+	p.turnSoon()
 }
 
-func (p *process) backoff(answer runner.Answer, tries int) time.Duration {
+func (p *process) retryDelay(answer runner.Answer, tries int) time.Duration {
 	switch answer.Outcome {
 	case nodegroup.OutcomeDone, nodegroup.OutcomeMoved:
 		return 0
 	case nodegroup.OutcomeRefused, nodegroup.OutcomeExhausted:
-		return max(answer.After, probe+p.c.draw(probe))
+		return max(answer.After, probeInterval+p.c.drawUpTo(probeInterval))
 	default:
-		base := min(500*time.Millisecond<<min(tries-1, 6), probe)
-		return max(answer.After, base/2+p.c.draw(base))
+		base := min(500*time.Millisecond<<min(tries-1, 6), probeInterval)
+		return max(answer.After, base/2+p.c.drawUpTo(base))
 	}
 }
 
-// ask schedules the next poll of the cloud. every is the interval while requests of the upgrade are under way there, and 0 while none
+// requestVerb schedules the next poll of the cloud. every is the interval while requests of the upgrade are under way there, and 0 while none
 // is.
-func (p *process) ask(every time.Duration) {
-	if p.polling || !p.c.plan.listed() {
+func (p *process) schedulePoll(every time.Duration) {
+	if p.polling || !p.c.plan.listsMachines() {
 		return
 	}
-	next := p.asked.Add(cloudIdle)
+	next := p.lastPoll.Add(idlePollInterval)
 	if every > 0 {
-		next = p.asked.Add(every)
+		next = p.lastPoll.Add(every)
 	}
-	if !p.soon.IsZero() && p.soon.Before(next) {
-		next = p.soon
+	if !p.earlyPoll.IsZero() && p.earlyPoll.Before(next) {
+		next = p.earlyPoll
 	}
-	p.asking++
-	asking := p.asking
-	p.awake(next.Sub(p.c.now), func() {
-		if p.asking == asking && !p.polling {
-			p.poll()
+	p.lastScheduled++
+	asking := p.lastScheduled
+	p.whenAwake(next.Sub(p.c.now), func() {
+		if p.lastScheduled == asking && !p.polling {
+			p.pollCloud()
 		}
 	})
 }
 
-func (p *process) poll() {
-	p.polling, p.asked, p.soon = true, p.c.now, time.Time{}
-	group, err := p.c.describe()
+func (p *process) pollCloud() {
+	p.polling, p.lastPoll, p.earlyPoll = true, p.c.now, time.Time{}
+	group, err := p.c.pollGroup()
 	lag := 500 * time.Millisecond
-	if p.c.befalls(CloudSlow) {
+	if p.c.drawFault(CloudSlow) {
 		lag = 20 * time.Second
 	}
-	p.awake(p.c.draw(lag), func() {
+	p.whenAwake(p.c.drawUpTo(lag), func() {
 		p.polling = false
 		if err == nil {
-			p.group = retarget(group, p.wanted())
+			p.group = retarget(group, p.wantedRevision())
 			p.group.RequireLabels(p.request.Current)
 		}
-		p.look()
+		p.turnSoon()
 	})
 }
 
-// wanted returns the revision against which the process has the group read. A rollback and a blue-green upgrade keep their own target.
-func (p *process) wanted() string { return p.c.plan.wantedBy(&p.record, p.c.cloud.wanted) }
+// wantedRevision returns the revision against which the process has the group read. A rollback and a blue-green upgrade keep their own target.
+func (p *process) wantedRevision() string {
+	return p.c.plan.wantedRevision(&p.record, p.c.cloud.wanted)
+}
 
-// wantedBy returns the revision to which an upgrade brings nodes. template is the revision of the group's template.
-func (p *Plan) wantedBy(record *record.Record, template string) string {
-	if record.Rollback || (record.Run != "" && p.pins()) {
+// wantedRevision returns the revision to which an upgrade brings nodes. template is the revision of the group's template.
+func (p *Plan) wantedRevision(record *record.Record, template string) string {
+	if record.Rollback || (record.Run != "" && p.keepsTarget()) {
 		return record.Target.ID
 	}
 	return template
 }
 
-// reread returns the record as it is read back from the cluster.
-func reread(rec record.Record) (record.Record, error) {
+// storeAndReadBack returns the record as it is read back from the cluster.
+func storeAndReadBack(rec record.Record) (record.Record, error) {
 	text, err := json.Marshal(rec)
 	if err != nil {
 		return record.Record{}, fmt.Errorf("storing the record: %w", err)

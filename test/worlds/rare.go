@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// rare adds to a world that is not quiet what the other draws seldom lead to: faults that are there from the start, in worlds that end
+// addRareTrouble adds to a world that is not quiet what the other draws seldom lead to: faults that are there from the start, in worlds that end
 // within seconds, and faults and actors that need something else to meet. It draws from its own generator, so that all other draws
 // stay the same.
-func rare(p *Plan) {
+func addRareTrouble(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x72617265))}
 	if d.chance(20) {
 		p.Faults = append(p.Faults, Fault{Kind: pick(d, allFaults()...), To: d.between(time.Minute, 20*time.Minute), Percent: pick(d, 50, 100)})
@@ -37,29 +37,29 @@ func rare(p *Plan) {
 	if p.Request.KeepMax && d.chance(50) { // another actor takes the room before the surge is launched
 		p.Actors = append(p.Actors, Actor{Kind: ScalerGrows, At: d.between(0, 3*time.Second)})
 	}
-	if p.sized() && d.chance(10) {
+	if p.hasSize() && d.chance(10) {
 		p.Actors = append(p.Actors, Actor{Kind: AdminProtects, At: d.between(2*time.Second, 20*time.Minute), Pick: d.IntN(1000)})
 	}
 }
 
-// minimum draws how far the group may shrink: not at all, a little, or to nothing. It draws from its own generator, so that all other
+// setMinimum draws how far the group may shrink: not at all, a little, or to nothing. It draws from its own generator, so that all other
 // draws stay the same.
-func minimum(p *Plan) {
+func setMinimum(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6d696e))}
 	p.Zoneless = p.Zonal && d.chance(10)
 	p.Slack = pick(d, 0, 0, 1+d.IntN(3), len(p.Nodes))
 }
 
-// labels draws which labels the request wants on current nodes, and which current nodes lack them. It draws from its own generator,
+// drawLabels draws which labels the request wants on current nodes, and which current nodes lack them. It draws from its own generator,
 // too.
-func labels(p *Plan) map[string]string {
+func drawLabels(p *Plan) map[string]string {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6c61626c))}
-	if !p.sized() || !d.chance(20) {
+	if !p.hasSize() || !d.chance(20) {
 		return nil
 	}
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
 		n.Unlabelled = n.Current && n.Marks&MarkNoNode == 0 && d.chance(60)
 	}
-	return map[string]string{flavorLabel: flavor("2")}
+	return map[string]string{flavorLabel: flavorOf("2")}
 }

@@ -17,45 +17,45 @@ import (
 )
 
 const (
-	// unwell is how long workloads may fail to recover before the upgrade stops.
-	unwell = 5 * time.Minute
-	// lastReady is how long the last ready pod of a workload behind a Service waits for another.
-	lastReady = 2 * time.Minute
-	// longestLack is how long an upgrade may wait for a workload, for any reason, before it stops.
-	longestLack = 2 * time.Hour
-	// uncreated is how long pods may be missing before the upgrade must know that they are refused. It asks every five seconds.
-	uncreated = 15 * time.Second
-	// settled is how long a restarted pod must be ready before it counts as ready.
-	settled = 30 * time.Second
+	// unhealthyLimit is how long workloads may fail to recover before the upgrade stops.
+	unhealthyLimit = 5 * time.Minute
+	// lastReadyWait is how long the last ready pod of a workload behind a Service waits for another.
+	lastReadyWait = 2 * time.Minute
+	// lackLimit is how long an upgrade may wait for a workload, for any reason, before it stops.
+	lackLimit = 2 * time.Hour
+	// uncreatedLimit is how long pods may be missing before the upgrade must know that they are refused. It asks every five seconds.
+	uncreatedLimit = 15 * time.Second
+	// steadyAfter is how long a restarted pod must be ready before it counts as ready.
+	steadyAfter = 30 * time.Second
 )
 
-// recovery is the state of the rules about workloads that do not recover.
-type recovery struct {
+// recoveryState is the state of the rules about workloads that do not recover.
+type recoveryState struct {
 	// run is the upgrade's name. began is when its process began.
 	run   string
 	began time.Time
-	// before contains, by name, the workloads whose pods had to leave a node and that have not recovered since.
-	before map[string]baseline
-	// daemons counts, by name, the pods of DaemonSets that were not ready before the upgrade.
-	daemons map[string]int
-	// crashing is the time since when this process has seen each workload block the start of nodes.
-	crashing map[string]time.Time
-	// lacking is, by workload, the time since when it has had fewer ready pods than before because its new pods do not come up.
-	lacking map[string]time.Time
-	// missing is, by workload, the time since when its pods are refused and therefore not created.
-	missing map[string]time.Time
-	// first is how many pods of each workload were ready when it was first seen, by its name.
-	first map[string]int
-	// last is the time since when each pod has been seen to be the last ready one of its workload.
-	last map[types.UID]time.Time
-	// bare is the time since when each current node has been seen without a pod of each DaemonSet, by both names.
-	bare map[string]time.Time
+	// lostPods contains, by name, the workloads whose pods had to leave a node and that have not recovered since.
+	lostPods map[string]baseline
+	// unreadyDaemons counts, by name, the pods of DaemonSets that were not ready before the upgrade.
+	unreadyDaemons map[string]int
+	// crashingSince is the time since when this process has seen each workload block the start of nodes.
+	crashingSince map[string]time.Time
+	// lackingSince is, by workload, the time since when it has had fewer ready pods than before because its new pods do not come up.
+	lackingSince map[string]time.Time
+	// missingSince is, by workload, the time since when its pods are refused and therefore not created.
+	missingSince map[string]time.Time
+	// readyAtFirst is how many pods of each workload were ready when it was first seen, by its name.
+	readyAtFirst map[string]int
+	// lastReadySince is, for each pod, the time since when the pod has been seen as the last ready pod of its workload.
+	lastReadySince map[types.UID]time.Time
+	// bareSince is, by DaemonSet and current node, the time since when the node has been seen without a pod of the DaemonSet.
+	bareSince map[string]time.Time
 	// roomless contains, by name, the workloads whose last ready pod was evicted while the group had no node that stays and no other
 	// node took their pods. Their nodes are replaced one by one without a surge.
 	roomless map[string]bool
-	// left contains the workloads of which a pod has left a node since the upgrade has its current goal.
-	left map[drain.Workload]bool
-	goal string
+	// leftNode contains the workloads of which a pod has left a node since the upgrade got its current goal.
+	leftNode map[drain.Workload]bool
+	goal     string
 }
 
 // baseline is the state of a workload when the first of its pods had to leave: the number of ready pods, and the time.
@@ -64,24 +64,24 @@ type baseline struct {
 	at    time.Time
 }
 
-func newRecovery() recovery {
-	return recovery{before: map[string]baseline{}, daemons: map[string]int{}, crashing: map[string]time.Time{}, missing: map[string]time.Time{}, lacking: map[string]time.Time{}, first: map[string]int{}, last: map[types.UID]time.Time{}, roomless: map[string]bool{}, bare: map[string]time.Time{}, left: map[drain.Workload]bool{}}
+func newRecoveryState() recoveryState {
+	return recoveryState{lostPods: map[string]baseline{}, unreadyDaemons: map[string]int{}, crashingSince: map[string]time.Time{}, missingSince: map[string]time.Time{}, lackingSince: map[string]time.Time{}, readyAtFirst: map[string]int{}, lastReadySince: map[types.UID]time.Time{}, roomless: map[string]bool{}, bareSince: map[string]time.Time{}, leftNode: map[drain.Workload]bool{}}
 }
 
-// begin prepares for a new process of the same upgrade or of another one.
-func (y *recovery) begin(run string, now time.Time) {
+// prepareForProcess prepares for a new process of the same upgrade or of another one.
+func (y *recoveryState) prepareForProcess(run string, now time.Time) {
 	if run == "" || run != y.run {
-		clear(y.before)
+		clear(y.lostPods)
 	}
 	y.run, y.began = run, now
-	clear(y.crashing)
-	clear(y.missing)
-	clear(y.lacking)
-	clear(y.bare)
+	clear(y.crashingSince)
+	clear(y.missingSince)
+	clear(y.lackingSince)
+	clear(y.bareSince)
 }
 
-// recovers checks one decision against the rules about workloads that do not recover.
-func (r *rules) recovers(p *process, w *upgrade.World, step *upgrade.Step) {
+// checkRecovery checks one decision against the rules about workloads that do not recover.
+func (r *rules) checkRecovery(p *process, w *upgrade.World, step *upgrade.Step) {
 	if step.Record.Run == "" {
 		return
 	}
@@ -92,28 +92,28 @@ func (r *rules) recovers(p *process, w *upgrade.World, step *upgrade.Step) {
 		if _, known := w.Record.Nodes[name]; known || n.Batch == 0 || step.Record.Phase == record.PhaseWait {
 			continue // the node was started before, is a new one that is given back, or is empty
 		}
-		if m := find(w, name); m != nil {
+		if m := memberNamed(w, name); m != nil {
 			started = append(started, m)
 		}
 	}
 	for i := range r.c.plan.Workloads {
-		if app := &r.c.plan.Workloads[i]; app.replicated() {
-			pods := living(w, app)
-			if _, seen := r.recovery.first[app.id().String()]; !seen {
-				r.recovery.first[app.id().String()] = countReady(pods)
+		if app := &r.c.plan.Workloads[i]; app.isReplicated() {
+			pods := livePodsOf(w, app)
+			if _, seen := r.recovery.readyAtFirst[app.id().String()]; !seen {
+				r.recovery.readyAtFirst[app.id().String()] = countReady(pods)
 			}
-			r.asSeen(p, w, app, pods)
-			r.leavesFew(w, step, app, pods, started)
-			r.awaitsRecovery(w, step, app, pods, started)
-			r.keepsLast(w, step, app, pods)
+			r.checkWorkloadIndex(p, w, app, pods)
+			r.checkFewAway(w, step, app, pods, started)
+			r.checkWaitsForRecovery(w, step, app, pods, started)
+			r.checkLastReady(w, step, app, pods)
 		}
 	}
-	r.daemons(w, step, started)
-	r.saysUnhealthy(p, w, step)
+	r.checkDaemonSets(w, step, started)
+	r.checkUnhealthyReport(p, w, step)
 }
 
-// living returns the pods of a workload that the process saw, except those that are ending or have ended.
-func living(w *upgrade.World, app *Workload) []*corev1.Pod {
+// livePodsOf returns the pods of a workload that the process saw, except those that are ending or have ended.
+func livePodsOf(w *upgrade.World, app *Workload) []*corev1.Pod {
 	replicas := w.Workloads.Named(app.id())
 	if replicas == nil {
 		return nil
@@ -123,7 +123,7 @@ func living(w *upgrade.World, app *Workload) []*corev1.Pod {
 
 func countReady(pods []*corev1.Pod) (n int) {
 	for _, pod := range pods {
-		if podIsReady(pod) {
+		if isPodReady(pod) {
 			n++
 		}
 	}
@@ -133,7 +133,7 @@ func countReady(pods []*corev1.Pod) (n int) {
 // countSteady counts the ready pods, except restarted ones that have been ready for less than settled: they may crash again.
 func countSteady(pods []*corev1.Pod, now time.Time) (n int) {
 	for _, pod := range pods {
-		if podIsReady(pod) && !isShaky(pod, now) {
+		if isPodReady(pod) && !isShaky(pod, now) {
 			n++
 		}
 	}
@@ -143,11 +143,11 @@ func countSteady(pods []*corev1.Pod, now time.Time) (n int) {
 // isShaky reports whether the pod was restarted and has been ready for less than settled.
 func isShaky(pod *corev1.Pod, now time.Time) bool {
 	restarted := slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.RestartCount > 0 })
-	return restarted && now.Sub(pod.Status.Conditions[0].LastTransitionTime.Time) < settled
+	return restarted && now.Sub(pod.Status.Conditions[0].LastTransitionTime.Time) < steadyAfter
 }
 
-// asSeen checks the workload index against the pods that the process has seen.
-func (r *rules) asSeen(p *process, w *upgrade.World, app *Workload, pods []*corev1.Pod) {
+// checkWorkloadIndex checks the workload index against the pods that the process has seen.
+func (r *rules) checkWorkloadIndex(p *process, w *upgrade.World, app *Workload, pods []*corev1.Pod) {
 	if !w.Now.Equal(r.c.now) {
 		return // more was seen while the record was stored
 	}
@@ -155,7 +155,7 @@ func (r *rules) asSeen(p *process, w *upgrade.World, app *Workload, pods []*core
 	for _, pod := range p.seen.pods {
 		if pod.Labels["app"] == app.Name && pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded {
 			all++
-			if podIsReady(pod) {
+			if isPodReady(pod) {
 				ready++
 			}
 		}
@@ -168,101 +168,101 @@ func (r *rules) asSeen(p *process, w *upgrade.World, app *Workload, pods []*core
 // lacksPods reports whether a workload that lost pods has fewer ready pods than before.
 func (r *rules) lacksPods(w *upgrade.World) bool {
 	return slices.ContainsFunc(r.c.plan.Workloads, func(app Workload) bool {
-		before, lost := r.recovery.before[app.id().String()]
-		return lost && countSteady(living(w, &app), w.Now) < before.ready
+		before, lost := r.recovery.lostPods[app.id().String()]
+		return lost && countSteady(livePodsOf(w, &app), w.Now) < before.ready
 	})
 }
 
-// awaitsRecovery checks I11 for workloads that lost pods. Such a workload blocks while it has fewer ready pods than before and a pod
+// checkWaitsForRecovery checks I11 for workloads that lost pods. Such a workload blocks while it has fewer ready pods than before and a pod
 // that crashes on a node that stays. The upgrade then starts no node and does not begin to delete blue nodes. It does not wait longer
 // than the workload's time.
-func (r *rules) awaitsRecovery(w *upgrade.World, step *upgrade.Step, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
+func (r *rules) checkWaitsForRecovery(w *upgrade.World, step *upgrade.Step, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
 	name, rec := app.id().String(), &step.Record
-	crashed := r.failed(w, app, pods)
-	if crashed == nil || ignores(rec, name) {
-		delete(r.recovery.crashing, name)
+	crashed := r.crashedSuccessor(w, app, pods)
+	if crashed == nil || isIgnored(rec, name) {
+		delete(r.recovery.crashingSince, name)
 	} else {
-		r.stopsFor(w, rec, name, crashed)
+		r.checkStopsInTime(w, rec, name, crashed)
 		for _, m := range started {
-			r.fail("I11", "node %s is started, and pod %s of %s crashes: %d are ready, and %d were", m.Name(), crashed.Name, name, countReady(pods), r.recovery.before[name].ready)
+			r.fail("I11", "node %s is started, and pod %s of %s crashes: %d are ready, and %d were", m.Name(), crashed.Name, name, countReady(pods), r.recovery.lostPods[name].ready)
 		}
 		if rec.Phase == record.PhaseDeleteBlue && w.Record.Phase == record.PhaseSoak {
-			r.fail("I11", "blue nodes are deleted, and pod %s of %s crashes: %d are ready, and %d were", crashed.Name, name, countReady(pods), r.recovery.before[name].ready)
+			r.fail("I11", "blue nodes are deleted, and pod %s of %s crashes: %d are ready, and %d were", crashed.Name, name, countReady(pods), r.recovery.lostPods[name].ready)
 		}
 	}
-	r.awaitsCreation(w, rec, app, pods, started)
-	r.neverWaitsForEver(w, rec, app, pods)
-	before, lost := r.recovery.before[name]
+	r.checkWaitsForCreation(w, rec, app, pods, started)
+	r.checkLackLimit(w, rec, app, pods)
+	before, lost := r.recovery.lostPods[name]
 	if len(started) > 0 && lost && countReady(pods) >= before.ready && !hasLeavers(w, pods) {
-		delete(r.recovery.before, name)
+		delete(r.recovery.lostPods, name)
 		lost = false
 	}
 	loses := slices.ContainsFunc(started, func(m *nodegroup.Member) bool {
 		return slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool {
-			return pod.Labels["app"] == app.Name && pod.DeletionTimestamp == nil && mustGo(pod, false) && !held(rec, pod)
+			return pod.Labels["app"] == app.Name && pod.DeletionTimestamp == nil && mustLeave(pod, false) && !isLeftToEnd(rec, pod)
 		})
 	})
 	if loses && !lost {
-		r.recovery.before[name] = baseline{ready: countReady(pods), at: w.Now}
+		r.recovery.lostPods[name] = baseline{ready: countReady(pods), at: w.Now}
 	}
 }
 
-// awaitsCreation checks I11 for refused pods: the upgrade starts no node while a workload's pods have not been created for a while.
-func (r *rules) awaitsCreation(w *upgrade.World, record *record.Record, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
-	name, maker := app.id().String(), r.c.makers[app.Name]
-	before, lost := r.recovery.before[name]
+// checkWaitsForCreation checks I11 for refused pods: the upgrade starts no node while a workload's pods have not been created for a while.
+func (r *rules) checkWaitsForCreation(w *upgrade.World, record *record.Record, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
+	name, maker := app.id().String(), r.c.controllers[app.Name]
+	before, lost := r.recovery.lostPods[name]
 	there := 0 // the pods of a StatefulSet must end before others take their place
 	for _, pod := range r.c.pods {
 		if pod.Labels["app"] == app.Name && (pod.DeletionTimestamp == nil || app.Kind == StatefulSet) {
 			there++
 		}
 	}
-	if !lost || !maker.refused || maker.spare > 0 || maker.away || maker.scale < app.Replicas || r.c.ending || max(there, len(pods)) >= before.ready || ignores(record, name) {
-		delete(r.recovery.missing, name)
+	if !lost || !maker.refused || maker.spare > 0 || maker.away || maker.scale < app.Replicas || r.c.namespaceEnding || max(there, len(pods)) >= before.ready || isIgnored(record, name) {
+		delete(r.recovery.missingSince, name)
 		return
 	}
-	since, was := r.recovery.missing[name]
+	since, was := r.recovery.missingSince[name]
 	if !was {
 		since = w.Now
 	}
-	r.recovery.missing[name] = since
+	r.recovery.missingSince[name] = since
 	for _, m := range started {
-		if waited := w.Now.Sub(since); r.quiet && waited > uncreated {
+		if waited := w.Now.Sub(since); r.quiet && waited > uncreatedLimit {
 			r.fail("I11", "node %s is started, and pods of %s have not been created for %s: %d are there, and %d were ready", m.Name(), name, waited, len(pods), before.ready)
 		}
 	}
 }
 
-// neverWaitsForEver checks I11 for workloads whose new pods never stay ready: the upgrade stops within longestLack.
-func (r *rules) neverWaitsForEver(w *upgrade.World, rec *record.Record, app *Workload, pods []*corev1.Pod) {
+// checkLackLimit checks I11 for workloads whose new pods never stay ready: the upgrade stops within lackLimit.
+func (r *rules) checkLackLimit(w *upgrade.World, rec *record.Record, app *Workload, pods []*corev1.Pod) {
 	name := app.id().String()
-	before, lost := r.recovery.before[name]
+	before, lost := r.recovery.lostPods[name]
 	neverUp := app.Rejected > 0 || app.Flaps > 0 || app.Refused || app.Shut || app.Crashes
-	if !lost || r.c.makers[app.Name].scale < app.Replicas || !neverUp || countSteady(pods, w.Now) >= before.ready || ignores(rec, name) {
-		delete(r.recovery.lacking, name)
+	if !lost || r.c.controllers[app.Name].scale < app.Replicas || !neverUp || countSteady(pods, w.Now) >= before.ready || isIgnored(rec, name) {
+		delete(r.recovery.lackingSince, name)
 		return
 	}
-	since, was := r.recovery.lacking[name]
+	since, was := r.recovery.lackingSince[name]
 	if !was {
 		since = w.Now
 	}
 	if since = since.Add(w.Idle); since.After(w.Now) {
 		since = w.Now
 	}
-	r.recovery.lacking[name] = since
+	r.recovery.lackingSince[name] = since
 	drains := rec.Phase == record.PhaseUpgrade && rec.Stopping == "" && rec.Result == ""
-	if waited := w.Now.Sub(since); r.quiet && drains && waited > longestLack {
+	if waited := w.Now.Sub(since); r.quiet && drains && waited > lackLimit {
 		r.fail("I11", "%s has lacked pods for %s, and the upgrade does not stop", name, waited)
 	}
 }
 
-// leavesFew checks I15 for workloads that start slowly and have no budget: nodes are started so that at most a quarter of the
+// checkFewAway checks I15 for workloads that start slowly and have no budget: nodes are started so that at most a quarter of the
 // workload's pods is away at the same time, or one pod.
-func (r *rules) leavesFew(w *upgrade.World, step *upgrade.Step, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
+func (r *rules) checkFewAway(w *upgrade.World, step *upgrade.Step, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
 	name := app.id().String()
 	before := min(w.Record.Workloads[name].Ready, step.Record.Workloads[name].Ready)
 	fast := app.Tells && app.Ready < slowStart
-	if before == 0 || fast || step.Record.Request.NoImplicitBudgets || ignores(&step.Record, name) || len(w.EndingNamespaces) > 0 {
+	if before == 0 || fast || step.Record.Request.NoImplicitBudgets || isIgnored(&step.Record, name) || len(w.EndingNamespaces) > 0 {
 		return
 	}
 	here, leaving, coming, staying := map[string]int{}, 0, 0, 0
@@ -273,15 +273,15 @@ func (r *rules) leavesFew(w *upgrade.World, step *upgrade.Step, app *Workload, p
 		_, recorded := w.Record.Nodes[pod.Spec.NodeName]
 		state := step.Record.Nodes[pod.Spec.NodeName].State
 		switch {
-		case held(&step.Record, pod) && state != record.NodeForcing:
+		case isLeftToEnd(&step.Record, pod) && state != record.NodeForcing:
 			staying++
 		case recorded && (state == record.NodeDraining || state == record.NodeForcing):
 			leaving++
 		case recorded:
 			staying++ // its node was given up
-		case !podIsReady(pod) && pod.CreationTimestamp.After(w.Record.Started) && !isOnOutdated(w, pod):
+		case !isPodReady(pod) && pod.CreationTimestamp.After(w.Record.Started) && !isOnOutdated(w, pod):
 			coming++
-		case podIsReady(pod):
+		case isPodReady(pod):
 			here[pod.Spec.NodeName]++
 			staying++
 		}
@@ -296,7 +296,7 @@ func (r *rules) leavesFew(w *upgrade.World, step *upgrade.Step, app *Workload, p
 		limit = max(limit, most)
 	}
 	if coming > 0 && more > 0 {
-		r.tally.met("health", fewAway)
+		r.tally.count("health", fewAway)
 	}
 	if more > 0 && away+more > limit && (away <= 0 || leaving+coming > 0) {
 		r.fail("I15", "%d nodes are started with %d pods of %s while %d of %d are away, %d to leave and %d coming", len(started), more, name, away, before, leaving, coming)
@@ -306,10 +306,10 @@ func (r *rules) leavesFew(w *upgrade.World, step *upgrade.Step, app *Workload, p
 // slowStart is how long a pod takes to become ready, at least, if its workload starts slowly.
 const slowStart = 10 * time.Second
 
-// failed returns a pod that crashes on a node that stays and replaces a pod that had to leave. It returns nil once the workload has as
+// crashedSuccessor returns a pod that crashes on a node that stays and replaces a pod that had to leave. It returns nil once the workload has as
 // many ready pods as before.
-func (r *rules) failed(w *upgrade.World, app *Workload, pods []*corev1.Pod) *corev1.Pod {
-	before, lost := r.recovery.before[app.id().String()]
+func (r *rules) crashedSuccessor(w *upgrade.World, app *Workload, pods []*corev1.Pod) *corev1.Pod {
+	before, lost := r.recovery.lostPods[app.id().String()]
 	if !lost || countReady(pods) >= before.ready || len(w.EndingNamespaces) > 0 { // an ending namespace creates no pods again
 		return nil
 	}
@@ -323,7 +323,7 @@ func (r *rules) failed(w *upgrade.World, app *Workload, pods []*corev1.Pod) *cor
 }
 
 func isOnOutdated(w *upgrade.World, pod *corev1.Pod) bool {
-	m := find(w, pod.Spec.NodeName)
+	m := memberNamed(w, pod.Spec.NodeName)
 	return m != nil && m.Outdated
 }
 
@@ -335,60 +335,60 @@ func hasLeavers(w *upgrade.World, pods []*corev1.Pod) bool {
 	})
 }
 
-func ignores(rec *record.Record, name string) bool {
+func isIgnored(rec *record.Record, name string) bool {
 	return slices.ContainsFunc(rec.Request.IgnoreUnready, func(pattern string) bool {
 		return pattern == record.AllWorkloads || strings.EqualFold(pattern, name)
 	})
 }
 
-// stopsFor checks the time limit of I11: the upgrade does not wait for a workload for longer than its time. The limit does not apply
+// checkStopsInTime checks the time limit of I11: the upgrade does not wait for a workload for longer than its time. The limit does not apply
 // once no node is drained any more.
-func (r *rules) stopsFor(w *upgrade.World, rec *record.Record, name string, pod *corev1.Pod) {
-	r.tally.met("health", holdsNodes)
-	since, was := r.recovery.crashing[name]
+func (r *rules) checkStopsInTime(w *upgrade.World, rec *record.Record, name string, pod *corev1.Pod) {
+	r.tally.count("health", holdsNodes)
+	since, was := r.recovery.crashingSince[name]
 	if !was {
 		since = w.Now
 	}
 	if since = since.Add(w.Idle); since.After(w.Now) {
 		since = w.Now
 	}
-	r.recovery.crashing[name] = since
+	r.recovery.crashingSince[name] = since
 	drains := rec.Phase != record.PhaseScaleDown && rec.Phase != record.PhaseDone
-	if waited := w.Now.Sub(since); waited >= unwell && drains && rec.Stopping == "" && rec.Result == "" {
+	if waited := w.Now.Sub(since); waited >= unhealthyLimit && drains && rec.Stopping == "" && rec.Result == "" {
 		r.fail("I11", "pod %s of %s has crashed for %s, and the upgrade does not stop", pod.Name, name, waited)
 	}
 }
 
-// keepsLast checks I12: the last ready pod of a workload behind a Service is evicted only after it has waited for another, and not
+// checkLastReady checks I12: the last ready pod of a workload behind a Service is evicted only after it has waited for another, and not
 // while others crash.
-func (r *rules) keepsLast(w *upgrade.World, step *upgrade.Step, app *Workload, pods []*corev1.Pod) {
+func (r *rules) checkLastReady(w *upgrade.World, step *upgrade.Step, app *Workload, pods []*corev1.Pod) {
 	stays := map[types.UID]bool{}
 	for _, pod := range pods {
-		if podIsReady(pod) && !isEvicted(w, pod) {
+		if isPodReady(pod) && !isEvicted(w, pod) {
 			stays[pod.UID] = true
 		}
 	}
 	for _, pod := range pods {
-		if _, was := r.recovery.last[pod.UID]; !podIsReady(pod) || countSteady(pods, w.Now) > 1 {
-			delete(r.recovery.last, pod.UID)
+		if _, was := r.recovery.lastReadySince[pod.UID]; !isPodReady(pod) || countSteady(pods, w.Now) > 1 {
+			delete(r.recovery.lastReadySince, pod.UID)
 		} else if !was {
-			r.recovery.last[pod.UID] = w.Now
+			r.recovery.lastReadySince[pod.UID] = w.Now
 		}
 	}
-	if evicted := evictedOf(step, stays); len(stays) > 0 && evicted == len(stays) && !r.c.hasRoomFor(pods[0]) {
+	if evicted := countEvictions(step, stays); len(stays) > 0 && evicted == len(stays) && !r.c.hasRoomFor(pods[0]) {
 		r.recovery.roomless[app.id().String()] = true
 	}
 	if app.Role == Completes {
 		return // nothing replaces completed pods here, so one pod may be left
 	}
-	if !app.served() || r.c.makers[app.Name].scale < 2 || step.Record.Request.NoImplicitBudgets || !w.Now.Equal(r.c.now) {
+	if !app.isServed() || r.c.controllers[app.Name].scale < 2 || step.Record.Request.NoImplicitBudgets || !w.Now.Equal(r.c.now) {
 		return
 	}
-	r.waitedLast(w, step, app, stays)
+	r.checkLastReadyWaited(w, step, app, stays)
 }
 
-// evictedOf counts the evictions of the given pods in the step.
-func evictedOf(step *upgrade.Step, pods map[types.UID]bool) (n int) {
+// countEvictions counts the evictions of the given pods in the step.
+func countEvictions(step *upgrade.Step, pods map[types.UID]bool) (n int) {
 	for _, action := range step.Actions {
 		if a, evicts := action.(schedule.Eviction); evicts && pods[a.UID] {
 			n++
@@ -402,7 +402,7 @@ func evictedOf(step *upgrade.Step, pods map[types.UID]bool) (n int) {
 func (c *cluster) hasRoomFor(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(c.nodeNames(), func(name string) bool {
 		node := c.nodes[name]
-		return isReady(node) && !node.Spec.Unschedulable && (node.Labels[groupLabel] != "" || c.suits(node, pod))
+		return isNodeReady(node) && !node.Spec.Unschedulable && (node.Labels[groupLabel] != "" || c.hasDeviceFor(node, pod))
 	})
 }
 
@@ -410,11 +410,11 @@ func (c *cluster) hasRoomFor(pod *corev1.Pod) bool {
 func isEvicted(w *upgrade.World, pod *corev1.Pod) bool {
 	a := w.Open[schedule.Eviction{UID: pod.UID}.Key()]
 	accepted := a.Outcome == nodegroup.OutcomeDone || a.Outcome == nodegroup.OutcomeUnclear
-	return a.InFlight || accepted && w.Now.Sub(a.Ended) < visible
+	return a.InFlight || accepted && w.Now.Sub(a.Ended) < visibleWithin
 }
 
-// waitedLast checks the evictions of one step against I12. stays contains the workload's ready pods before them.
-func (r *rules) waitedLast(w *upgrade.World, step *upgrade.Step, app *Workload, stays map[types.UID]bool) {
+// checkLastReadyWaited checks the evictions of one step against I12. stays contains the workload's ready pods before them.
+func (r *rules) checkLastReadyWaited(w *upgrade.World, step *upgrade.Step, app *Workload, stays map[types.UID]bool) {
 	waited, sent, left := false, "", len(stays)
 	for _, action := range step.Actions {
 		a, evicts := action.(schedule.Eviction)
@@ -422,23 +422,23 @@ func (r *rules) waitedLast(w *upgrade.World, step *upgrade.Step, app *Workload, 
 			continue
 		}
 		sent, left = a.Pod, left-1
-		since, last := r.recovery.last[a.UID]
-		waited = waited || last && w.Now.Sub(since) >= lastReady
+		since, last := r.recovery.lastReadySince[a.UID]
+		waited = waited || last && w.Now.Sub(since) >= lastReadyWait
 	}
 	if sent == "" || left > 0 {
 		return
 	}
 	name := app.id().String()
-	if !ignores(&step.Record, name) {
-		r.keepsForOthers(w, step, app, sent)
+	if !isIgnored(&step.Record, name) {
+		r.checkLastReadyStays(w, step, app, sent)
 	}
-	crashed := r.failed(w, app, living(w, app))
+	crashed := r.crashedSuccessor(w, app, livePodsOf(w, app))
 	switch {
 	case !waited:
 		r.fail("I12", "pod %s is evicted, the last ready one of %s, and has not waited for another", sent, name)
-	case crashed != nil && !ignores(&step.Record, name):
+	case crashed != nil && !isIgnored(&step.Record, name):
 		r.fail("I12", "pod %s is evicted, the last ready one of %s, and pod %s crashes", sent, name, crashed.Name)
-	case losesLast(w, living(w, app), isFaulty) && !ignores(&step.Record, name):
+	case isLastReadyLeaving(w, livePodsOf(w, app), isFaulty) && !isIgnored(&step.Record, name):
 		r.fail("I12", "pod %s is evicted, the last ready one of %s, and all others crash, or no node takes them", sent, name)
 	}
 }
@@ -451,17 +451,17 @@ func isFaulty(pod *corev1.Pod) bool {
 	return isCrashing(pod) || (pod.Spec.NodeName == "" && isStranded(pod))
 }
 
-// losesLast reports whether the only ready one of several pods is on a node that was started. All others are faulty, or have been
+// isLastReadyLeaving reports whether the only ready one of several pods is on a node that was started. All others are faulty, or have been
 // ready only for a moment after a restart.
-func losesLast(w *upgrade.World, pods []*corev1.Pod, faulty func(*corev1.Pod) bool) bool {
+func isLastReadyLeaving(w *upgrade.World, pods []*corev1.Pod, faulty func(*corev1.Pod) bool) bool {
 	others := 0
 	for _, pod := range pods {
 		_, started := w.Record.Nodes[pod.Spec.NodeName]
-		switch steady := podIsReady(pod) && !isShaky(pod, w.Now); {
+		switch steady := isPodReady(pod) && !isShaky(pod, w.Now); {
 		case steady && !started:
 			return false
 		case steady:
-		case podIsReady(pod) || faulty(pod):
+		case isPodReady(pod) || faulty(pod):
 			others++
 		default:
 			return false
@@ -470,9 +470,9 @@ func losesLast(w *upgrade.World, pods []*corev1.Pod, faulty func(*corev1.Pod) bo
 	return others > 0 && countSteady(pods, w.Now) == 1
 }
 
-// saysUnhealthy checks what the step says about workloads that do not recover, and that the upgrade gives them their time before it
+// checkUnhealthyReport checks what the step says about workloads that do not recover, and that the upgrade gives them their time before it
 // stops for them.
-func (r *rules) saysUnhealthy(p *process, w *upgrade.World, step *upgrade.Step) {
+func (r *rules) checkUnhealthyReport(p *process, w *upgrade.World, step *upgrade.Step) {
 	for _, u := range step.Status.Unhealthy {
 		i := slices.IndexFunc(r.c.plan.Workloads, func(app Workload) bool { return app.id().String() == u.Name })
 		if i < 0 {
@@ -480,45 +480,45 @@ func (r *rules) saysUnhealthy(p *process, w *upgrade.World, step *upgrade.Step) 
 			continue
 		}
 		if app := &r.c.plan.Workloads[i]; app.Kind == DaemonSet {
-			r.saysDaemon(w, step, app, u)
+			r.checkDaemonSetReport(w, step, app, u)
 			continue
 		}
-		pods := living(w, &r.c.plan.Workloads[i])
+		pods := livePodsOf(w, &r.c.plan.Workloads[i])
 		at := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.Name == u.Pod })
 		if u.Pod == "" && strings.Contains(u.Why, "not created") {
-			r.saysMissing(&r.c.plan.Workloads[i], u, pods)
-			r.saysInOrder(p, w, &r.c.plan.Workloads[i], u)
+			r.checkMissingReport(&r.c.plan.Workloads[i], u, pods)
+			r.checkOrderedReport(p, w, &r.c.plan.Workloads[i], u)
 			continue
 		}
 		if u.Pod == "" {
 			continue
 		}
-		if at >= 0 && losesLast(w, pods, cannotComeUp) {
+		if at >= 0 && isLastReadyLeaving(w, pods, cannotComeUp) {
 			continue
 		}
 		switch {
-		case at < 0 || (podIsReady(pods[at]) && !hasRestarted(pods[at]) && !r.c.fell[pods[at].UID]) || u.Ready > countReady(pods) || u.Ready >= u.Before:
+		case at < 0 || (isPodReady(pods[at]) && !hasRestarted(pods[at]) && !r.c.becameUnready[pods[at].UID]) || u.Ready > countReady(pods) || u.Ready >= u.Before:
 			r.fail("I11", "%s is said not to recover, and %d of its pods are ready", u, countReady(pods))
-		case isOnOutdated(w, pods[at]) && !staysAround(step.Record.Nodes[pods[at].Spec.NodeName].State):
+		case isOnOutdated(w, pods[at]) && !isNodeKept(step.Record.Nodes[pods[at].Spec.NodeName].State):
 			r.fail("I11", "%s is said not to recover, and the pod has to leave its node", u)
-		case ignores(&step.Record, u.Name):
+		case isIgnored(&step.Record, u.Name):
 			r.fail("I11", "%s is said not to recover, and is to be ignored", u)
 		}
 	}
 	if stops := w.Record.Stopping == "" && step.Record.Stopping == record.WorkloadUnhealthy; !stops {
 		return
 	}
-	if ran := w.Now.Sub(r.recovery.began); ran < unwell {
+	if ran := w.Now.Sub(r.recovery.began); ran < unhealthyLimit {
 		r.fail("I11", "it stops for a workload %s after it was begun", ran)
 	}
-	r.givesTime(w, step)
+	r.checkTimeToRecover(w, step)
 	if len(step.Status.Unhealthy) == 0 {
 		r.fail("I11", "it stops, and no workload is said not to recover: %s", step.Record.Message)
 	}
 }
 
-// saysMissing checks what the step says about missing pods.
-func (r *rules) saysMissing(app *Workload, u record.Unhealthy, pods []*corev1.Pod) {
+// checkMissingReport checks what the step says about missing pods.
+func (r *rules) checkMissingReport(app *Workload, u record.Unhealthy, pods []*corev1.Pod) {
 	if len(pods) >= max(u.Before, app.Replicas) || u.Ready > countReady(pods) {
 		r.fail("I11", "%s is said to lack pods, and %d are there, %d of them ready", u, len(pods), countReady(pods))
 	}
@@ -542,9 +542,9 @@ func hasRestarted(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.RestartCount > 0 })
 }
 
-// unhealthy checks the message of WorkloadUnhealthy. It names workloads, each with a pod. Its advice begins with the workload for
+// checkUnhealthyMessage checks the message of WorkloadUnhealthy. It names workloads, each with a pod. Its advice begins with the workload for
 // which the upgrade stops, and something must be known to keep that workload's pods from being ready.
-func (r *rules) unhealthy(record record.Record) {
+func (r *rules) checkUnhealthyMessage(record record.Record) {
 	_, last, _ := strings.Cut(record.Message, "--ignore-unready=")
 	i := slices.IndexFunc(r.c.plan.Workloads, func(app Workload) bool {
 		rest, named := strings.CutPrefix(last, app.id().String())
@@ -556,17 +556,17 @@ func (r *rules) unhealthy(record record.Record) {
 		return
 	}
 	unplaced := containsAny(record.Message, "no node takes it", "must end before", "has not ended", "has terminated")
-	if app := &r.c.plan.Workloads[i]; !app.ailing() && (app.Kind != DaemonSet || !app.Broken) && !unplaced && !r.c.plan.hasActor(PodCrashes) {
+	if app := &r.c.plan.Workloads[i]; !app.isAiling() && (app.Kind != DaemonSet || !app.Broken) && !unplaced && !r.c.plan.hasActor(PodCrashes) {
 		r.fail("liveness", "%s does not recover for no reason: %s", app.id(), record.Message)
 	}
-	if mended := start().Add(r.c.plan.Calm + 2*time.Minute); r.c.calm && record.Ended.After(mended) {
+	if mended := worldStart().Add(r.c.plan.Calm + 2*time.Minute); r.c.calm && record.Ended.After(mended) {
 		r.fail("liveness", "workloads do not recover, and nothing is in their way: %s", record.Message)
 	}
 }
 
-// staysAround reports whether the upgrade leaves a started node as it is: the node was given up, or its owner will replace it. Pods
+// isNodeKept reports whether the upgrade leaves a started node as it is: the node was given up, or its owner will replace it. Pods
 // that came back to such a node must become ready there.
-func staysAround(state record.NodeState) bool {
+func isNodeKept(state record.NodeState) bool {
 	return state == record.NodeQuarantined || state == record.NodeDrained
 }
 

@@ -17,16 +17,16 @@ import (
 // device is a resource that nodes of the first revision have and newer ones lack, in worlds with a homeless workload.
 const device = "example.com/device"
 
-// refusePods gives some worlds a workload with one fault: its new pods are refused, or no new node takes them, or they crash soon
+// addRefusedPods gives some worlds a workload with one fault: its new pods are refused, or no new node takes them, or they crash soon
 // after they are ready. It draws from its own generator.
-func refusePods(p *Plan) {
+func addRefusedPods(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x72656675))}
-	if p.delegated() || p.shortLived() || !d.chance(25) {
+	if p.isDelegated() || p.isShortLived() || !d.chance(25) {
 		return
 	}
 	var fit []int
 	for i := range p.Workloads {
-		if w := &p.Workloads[i]; w.replicated() && w.Replicas > 0 && !w.Broken && !w.Tolerant && !w.ailing() && w.Role != Completes && w.Rollout == "" {
+		if w := &p.Workloads[i]; w.isReplicated() && w.Replicas > 0 && !w.Broken && !w.Tolerant && !w.isAiling() && w.Role != Completes && w.Rollout == "" {
 			fit = append(fit, i)
 		}
 	}
@@ -56,22 +56,22 @@ func refusePods(p *Plan) {
 	}
 }
 
-// sicken makes some of the first pods unready, and leaves at least one ready, for some workloads whose new pods are refused. It draws
+// setSickPods makes some of the first pods unready, and leaves at least one ready, for some workloads whose new pods are refused. It draws
 // from its own generator.
-func sicken(p *Plan) {
+func setSickPods(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x7369636b))}
 	for i := range p.Workloads {
-		if w := &p.Workloads[i]; w.Refused && w.Spare == 0 && w.replicated() && w.Replicas > 1 && d.chance(60) {
+		if w := &p.Workloads[i]; w.Refused && w.Spare == 0 && w.isReplicated() && w.Replicas > 1 && d.chance(60) {
 			w.Sick = min(1+d.IntN(2), w.Replicas-1)
 		}
 	}
 }
 
-// strandPods gives some worlds a workload of which all pods but one have been unschedulable for a long time. It draws from its own
+// addStrandedPods gives some worlds a workload of which all pods but one have been unschedulable for a long time. It draws from its own
 // generator.
-func strandPods(p *Plan) {
+func addStrandedPods(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73747261))}
-	if p.delegated() || p.shortLived() || !d.chance(6) {
+	if p.isDelegated() || p.isShortLived() || !d.chance(6) {
 		return
 	}
 	for i := range p.Workloads {
@@ -85,11 +85,11 @@ func strandPods(p *Plan) {
 	}
 }
 
-// rejectPods gives some worlds a workload whose new pods end on new nodes before they are ready, as when the kubelet rejects them. Its
+// addRejectedPods gives some worlds a workload whose new pods end on new nodes before they are ready, as when the kubelet rejects them. Its
 // controller creates them again. It draws from its own generator.
-func rejectPods(p *Plan) {
+func addRejectedPods(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x72656a65))}
-	if p.delegated() || p.shortLived() || !d.chance(4) {
+	if p.isDelegated() || p.isShortLived() || !d.chance(4) {
 		return
 	}
 	for i := range p.Workloads {
@@ -102,8 +102,8 @@ func rejectPods(p *Plan) {
 	}
 }
 
-// strand makes the pod unschedulable: it asks for a zone without nodes.
-func strand(pod *corev1.Pod) {
+// makeUnschedulable makes the pod unschedulable: it asks for a zone without nodes.
+func makeUnschedulable(pod *corev1.Pod) {
 	pod.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: "elsewhere"}
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable})
 }
@@ -112,8 +112,8 @@ func isStranded(pod *corev1.Pod) bool {
 	return pod.Spec.NodeSelector[corev1.LabelTopologyZone] == "elsewhere"
 }
 
-// equip gives a node the devices that nodes of its revision have, in worlds with a homeless workload.
-func (c *cluster) equip(node *corev1.Node) {
+// addDevices gives a node the devices that nodes of its revision have, in worlds with a homeless workload.
+func (c *cluster) addDevices(node *corev1.Node) {
 	if !c.plan.hasWorkload(func(w *Workload) bool { return w.Homeless }) {
 		return
 	}
@@ -123,9 +123,9 @@ func (c *cluster) equip(node *corev1.Node) {
 	}
 }
 
-// suits reports whether the node has the zone and the devices that the pod asks for.
-func (c *cluster) suits(node *corev1.Node, pod *corev1.Pod) bool {
-	m := c.makers[pod.Labels["app"]]
+// hasDeviceFor reports whether the node has the zone and the devices that the pod asks for.
+func (c *cluster) hasDeviceFor(node *corev1.Node, pod *corev1.Pod) bool {
+	m := c.controllers[pod.Labels["app"]]
 	if m != nil && m.stranded && isStranded(pod) {
 		return false
 	}
@@ -136,28 +136,28 @@ func (c *cluster) suits(node *corev1.Node, pod *corev1.Pod) bool {
 	return has
 }
 
-// wantDevice makes a pod ask for a device.
-func wantDevice(pod *corev1.Pod) {
+// requestDevice makes a pod ask for a device.
+func requestDevice(pod *corev1.Pod) {
 	pod.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{device: resource.MustParse("1")},
 	}}}
 }
 
-// flapSoon makes a ready pod on a new node crash a moment later. The pod is ready again after a while, and so on.
-func (c *cluster) flapSoon(m *maker, pod *corev1.Pod) {
+// flapLater makes a ready pod on a new node crash a moment later. The pod is ready again after a while, and so on.
+func (c *cluster) flapLater(m *controller, pod *corev1.Pod) {
 	if m.flaps == 0 || !c.isOnNew(pod) {
 		return
 	}
 	uid := pod.UID
-	c.after(m.flaps, func() { c.flap(m, uid) })
+	c.after(m.flaps, func() { c.flapPod(m, uid) })
 }
 
-func (c *cluster) flap(m *maker, uid types.UID) {
+func (c *cluster) flapPod(m *controller, uid types.UID) {
 	old, ok := c.pods[uid]
 	if !ok || m.flaps == 0 || old.DeletionTimestamp != nil {
 		return
 	}
-	ready := podIsReady(old)
+	ready := isPodReady(old)
 	pod := old.DeepCopy()
 	restarts := int32(0)
 	if len(pod.Status.ContainerStatuses) > 0 {
@@ -181,13 +181,13 @@ func (c *cluster) flap(m *maker, uid types.UID) {
 	}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{status}
 	c.putPod(pod)
-	c.after(after, func() { c.flap(m, uid) })
+	c.after(after, func() { c.flapPod(m, uid) })
 }
 
 // readController returns the scale of a workload as its controller reports it.
 func (c *cluster) readController(w drain.Workload) drain.Controller {
-	m := c.makers[w.Name]
-	if m == nil || m.away || c.ending {
+	m := c.controllers[w.Name]
+	if m == nil || m.away || c.namespaceEnding {
 		return drain.Controller{}
 	}
 	if m.Kind == DaemonSet {
@@ -209,17 +209,17 @@ func (c *cluster) readController(w drain.Workload) drain.Controller {
 func (p *process) readControllers(step *upgrade.Step) {
 	for _, w := range step.Unscaled {
 		read, known := p.controllers[w]
-		if p.readingOf[w] || (known && p.c.now.Sub(read.Read) < 5*time.Second) {
+		if p.readingControllers[w] || (known && p.c.now.Sub(read.Read) < 5*time.Second) {
 			continue
 		}
-		p.readingOf[w] = true
+		p.readingControllers[w] = true
 		asked := p.c.now
-		p.awake(200*time.Millisecond, func() {
-			delete(p.readingOf, w)
+		p.whenAwake(200*time.Millisecond, func() {
+			delete(p.readingControllers, w)
 			read := p.c.readController(w)
 			read.Read = asked
 			p.controllers[w] = read
-			p.look()
+			p.turnSoon()
 		})
 	}
 }

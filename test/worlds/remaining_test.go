@@ -21,8 +21,8 @@ const (
 	mostQuestions   = 12
 )
 
-// undisturbed returns a world of the seed in which only the upgrade acts: a forecast cannot know what other actors will do.
-func undisturbed(seed uint64) Plan {
+// undisturbedPlan returns a world of the seed in which only the upgrade acts: a forecast cannot know what other actors will do.
+func undisturbedPlan(seed uint64) Plan {
 	p := Generate(seed)
 	p.Faults, p.Actors, p.Calm, p.Denial, p.Closed, p.ClosedFor = nil, nil, 0, Denial{}, "", 0
 	p.Balancer = Balancer{}
@@ -41,12 +41,12 @@ func undisturbed(seed uint64) Plan {
 // specOf returns the world as a status command reads it now, with a group that was read before.
 func specOf(c *cluster, record record.Record, group nodegroup.Group) simulate.Spec {
 	spec := simulate.Spec{
-		Now: c.now, Group: group, Record: record, Facts: c.plan.facts(), Workloads: map[types.UID]simulate.Workload{},
+		Now: c.now, Group: group, Record: record, Facts: c.plan.serviceFacts(), Workloads: map[types.UID]simulate.Workload{},
 		Outdated: func(n *corev1.Node) bool { return n.Labels[imageLabel] != c.cloud.wanted },
 		Times: simulate.Times{
 			Boot: c.plan.Boot + c.plan.Boot/8 + 10*time.Second, Leave: c.plan.Leave,
-			ReadyOf: func(pod *corev1.Pod) time.Duration { return c.makers[pod.Labels["app"]].Ready },
-			Gone:    func(pod *corev1.Pod) time.Duration { return c.makers[pod.Labels["app"]].Gone },
+			ReadyOf: func(pod *corev1.Pod) time.Duration { return c.controllers[pod.Labels["app"]].Ready },
+			Gone:    func(pod *corev1.Pod) time.Duration { return c.controllers[pod.Labels["app"]].Gone },
 		},
 	}
 	for _, node := range c.nodes {
@@ -66,9 +66,9 @@ func specOf(c *cluster, record record.Record, group nodegroup.Group) simulate.Sp
 	for _, budget := range c.budgets {
 		spec.Budgets = append(spec.Budgets, budget)
 	}
-	for name, m := range c.makers {
+	for name, m := range c.controllers {
 		spec.Workloads[types.UID("owner-"+name)] = simulate.Workload{
-			Replicas: int32(m.Replicas), Pods: &simulate.PodSet{Kind: string(m.Kind), Namespace: space, Name: name, Count: m.Replicas},
+			Replicas: int32(m.Replicas), Pods: &simulate.PodSet{Kind: string(m.Kind), Namespace: namespace, Name: name, Count: m.Replicas},
 		}
 	}
 	return spec
@@ -80,19 +80,19 @@ type question struct {
 	result   record.Result
 }
 
-// askWhatRemains plays the world and asks for the remaining time now and then, with readings that are up to half a minute old. It
+// askRemainingTime plays the world and asks for the remaining time now and then, with readings that are up to half a minute old. It
 // returns no answers for an upgrade that does not end in one run.
-func askWhatRemains(t *testing.T, plan Plan) (asked []question, ended time.Duration) {
+func askRemainingTime(t *testing.T, plan Plan) (asked []question, ended time.Duration) {
 	t.Helper()
 	c := newCluster(&plan)
-	u := &user{c: c, rules: newRules(c, nil), stored: &stored{}, renewing: map[types.UID]bool{}}
+	u := &user{c: c, rules: newRules(c, nil), stored: &storedState{}, renewing: map[types.UID]bool{}}
 	dice := rand.New(rand.NewPCG(plan.Seed, 7))
-	u.begin()
+	u.runCommand()
 	var readings []nodegroup.Group
 	next := c.now
-	for !u.done && u.runs == 1 && u.rules.broken == "" && c.tick() && c.since() < 24*time.Hour {
+	for !u.done && u.runs == 1 && u.rules.broken == "" && c.runNextEvent() && c.elapsed() < 24*time.Hour {
 		if len(readings) == 0 || c.now.Sub(readings[len(readings)-1].Observed) >= time.Second {
-			readings = append(readings, c.group())
+			readings = append(readings, c.readGroup())
 		}
 		record := u.stored.record
 		if c.now.Before(next) || !record.IsRunning() || len(asked) == mostQuestions {
@@ -110,12 +110,12 @@ func askWhatRemains(t *testing.T, plan Plan) (asked []question, ended time.Durat
 		if err != nil {
 			t.Fatalf("seed %d: %v", plan.Seed, err)
 		}
-		asked = append(asked, question{at: c.since(), said: f.Duration.Latest.Duration, result: f.Fast.Result})
+		asked = append(asked, question{at: c.elapsed(), said: f.Duration.Latest.Duration, result: f.Fast.Result})
 	}
 	if u.runs != 1 || u.stored.record.Result != record.Succeeded {
 		return nil, 0
 	}
-	return asked, c.since()
+	return asked, c.elapsed()
 }
 
 // TestRemainingTimeIsRightInWorlds checks that nine of ten forecasts of the remaining time are right: within a quarter of the true
@@ -123,11 +123,11 @@ func askWhatRemains(t *testing.T, plan Plan) (asked []question, ended time.Durat
 func TestRemainingTimeIsRightInWorlds(t *testing.T) {
 	all, right := 0, 0
 	for seed := uint64(1); seed <= remainingWorlds; seed++ {
-		plan := undisturbed(seed)
+		plan := undisturbedPlan(seed)
 		if plan.Provider != "aws" || plan.Request.Strategy != record.Surge && plan.Request.Strategy != record.BlueGreen {
 			continue
 		}
-		asked, ended := askWhatRemains(t, plan)
+		asked, ended := askRemainingTime(t, plan)
 		for _, q := range asked {
 			all++
 			is := ended - q.at

@@ -24,18 +24,18 @@ const (
 	ClosedByTaint  Closing = "a start-up taint"
 )
 
-// startTaint returns the taint that an agent on the node removes once the agent has started.
-func startTaint() corev1.Taint {
+// startupTaint returns the taint that an agent on the node removes once the agent has started.
+func startupTaint() corev1.Taint {
 	return corev1.Taint{Key: "example.com/starting", Effect: corev1.TaintEffectNoSchedule}
 }
 
-// renewals draws some oddities of nodes. Nodes of a group without a cloud are renewed in place. New nodes are closed to pods at first.
+// drawNodeOddities draws some oddities of nodes. Nodes of a group without a cloud are renewed in place. New nodes are closed to pods at first.
 // The control plane taints nodes by their condition. DaemonSets crash on nodes of the wanted revision. It draws from its own
 // generator, so that all other draws stay the same.
-func renewals(p *Plan) {
+func drawNodeOddities(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x72656e65))}
-	p.InPlace = !p.listed() && d.chance(50)
-	if p.delegated() || p.shortLived() {
+	p.InPlace = !p.listsMachines() && d.chance(50)
+	if p.isDelegated() || p.isShortLived() {
 		return // the upgrade waits for no node
 	}
 	if d.chance(15) {
@@ -57,11 +57,11 @@ func (c *cluster) closeNode(node *corev1.Node) {
 	case ClosedByCordon:
 		node.Spec.Unschedulable = true
 	case ClosedByTaint:
-		node.Spec.Taints = append(node.Spec.Taints, startTaint())
+		node.Spec.Taints = append(node.Spec.Taints, startupTaint())
 	default:
 		return
 	}
-	c.closes(c.plan.Closed)
+	c.onNodeClosed(c.plan.Closed)
 	c.closed[node.Name] = true
 	c.after(c.plan.ClosedFor, func() { c.openNode(node.Name) })
 }
@@ -77,32 +77,32 @@ func (c *cluster) openNode(name string) {
 		return
 	}
 	delete(c.closed, name)
-	c.othersChange(name, func(n *corev1.Node) {
+	c.changeNodeAsOther(name, func(n *corev1.Node) {
 		n.Spec.Unschedulable = n.Spec.Unschedulable && c.plan.Closed != ClosedByCordon
-		n.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return t == startTaint() })
+		n.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return t == startupTaint() })
 	})
 }
 
-// openNodes acts as admins, who open the nodes of the revision that they had closed.
-func (c *cluster) openNodes(revision string) {
+// openNodesOf acts as admins, who open the nodes of the revision that they had closed.
+func (c *cluster) openNodesOf(revision string) {
 	for _, name := range c.nodeNames() {
 		node := c.nodes[name]
-		closed := node.Spec.Unschedulable || slices.ContainsFunc(node.Spec.Taints, isMaintenance)
+		closed := node.Spec.Unschedulable || slices.ContainsFunc(node.Spec.Taints, isMaintenanceTaint)
 		if node.Labels[groupLabel] == "" || node.Labels[imageLabel] != revision || node.Annotations[nodemark.AnnotationRun] != "" || !closed {
 			continue
 		}
-		c.othersChange(name, func(n *corev1.Node) {
+		c.changeNodeAsOther(name, func(n *corev1.Node) {
 			n.Spec.Unschedulable = false
-			n.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), isMaintenance)
+			n.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), isMaintenanceTaint)
 		})
 	}
 }
 
-func isMaintenance(taint corev1.Taint) bool { return taint.Key == "maintenance" }
+func isMaintenanceTaint(taint corev1.Taint) bool { return taint.Key == "maintenance" }
 
 // isClosed reports whether the group's pods are still kept off a new node.
 func (c *cluster) isClosed(node *corev1.Node) bool {
-	return slices.Contains(node.Spec.Taints, notReady()) && c.hasIntolerant() || c.isKeptClosed(node)
+	return slices.Contains(node.Spec.Taints, notReadyTaint()) && c.hasIntolerantPods() || c.isKeptClosed(node)
 }
 
 // isKeptClosed reports whether a new node is closed to pods as the world's plan says.
@@ -110,73 +110,73 @@ func (c *cluster) isKeptClosed(node *corev1.Node) bool {
 	if !c.closed[node.Name] {
 		return false
 	}
-	return node.Spec.Unschedulable && c.plan.Closed == ClosedByCordon || slices.Contains(node.Spec.Taints, startTaint()) && c.hasIntolerant()
+	return node.Spec.Unschedulable && c.plan.Closed == ClosedByCordon || slices.Contains(node.Spec.Taints, startupTaint()) && c.hasIntolerantPods()
 }
 
-// hasIntolerant reports whether the group's nodes have a pod that a drain must evict and that does not tolerate taints.
-func (c *cluster) hasIntolerant() bool {
+// hasIntolerantPods reports whether the group's nodes have a pod that a drain must evict and that does not tolerate taints.
+func (c *cluster) hasIntolerantPods() bool {
 	for _, pod := range c.pods {
 		node := c.nodes[pod.Spec.NodeName]
-		if node != nil && node.Labels[groupLabel] != "" && mustGo(pod, false) && len(pod.Spec.Tolerations) == 0 {
+		if node != nil && node.Labels[groupLabel] != "" && mustLeave(pod, false) && len(pod.Spec.Tolerations) == 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// renew acts as the user or agent that renews a drained node under its name: its kubelet falls silent and returns with the wanted
+// renewNode acts as the user or agent that renews a drained node under its name: its kubelet falls silent and returns with the wanted
 // revision.
-func (u *user) renew(name string) {
+func (u *user) renewNode(name string) {
 	node := u.c.nodes[name]
 	if u.renewing[node.UID] {
 		return
 	}
 	u.renewing[node.UID] = true
-	u.rules.tally.met("renewal", inPlace)
-	u.c.setReady(name, false)
+	u.rules.tally.count("renewal", inPlace)
+	u.c.setNodeReady(name, false)
 	u.c.after(u.c.plan.Boot, func() {
 		if again := u.c.nodes[name]; again == nil || again.UID != node.UID {
 			return
 		}
-		u.rules.say("node %s is renewed in place", name)
-		u.c.othersChange(name, func(n *corev1.Node) { n.Labels[imageLabel] = u.c.cloud.wanted })
-		u.c.setReady(name, true)
-		u.rules.renewed[name] = u.c.now
-		u.c.place()
-		u.c.after(u.c.draw(30*time.Minute), func() { u.reopenRenewed(name) })
+		u.rules.logf("node %s is renewed in place", name)
+		u.c.changeNodeAsOther(name, func(n *corev1.Node) { n.Labels[imageLabel] = u.c.cloud.wanted })
+		u.c.setNodeReady(name, true)
+		u.rules.currentSince[name] = u.c.now
+		u.c.bindSoon()
+		u.c.after(u.c.drawUpTo(30*time.Minute), func() { u.reopenRenewedNode(name) })
 	})
 }
 
-// reopenRenewed acts as the user who renewed a node. Once the upgrade has released the node, the user removes what kept pods off it
+// reopenRenewedNode acts as the user who renewed a node. Once the upgrade has released the node, the user removes what kept pods off it
 // before the upgrade. The upgrade waits for that, and says so.
-func (u *user) reopenRenewed(name string) {
+func (u *user) reopenRenewedNode(name string) {
 	node := u.c.nodes[name]
 	switch {
 	case node == nil || u.done:
 	case node.Annotations[nodemark.AnnotationRun] != "":
-		u.c.after(time.Minute, func() { u.reopenRenewed(name) })
+		u.c.after(time.Minute, func() { u.reopenRenewedNode(name) })
 	case node.Spec.Unschedulable || len(node.Spec.Taints) > 0:
-		u.c.othersChange(name, func(n *corev1.Node) { n.Spec.Unschedulable, n.Spec.Taints = false, nil })
+		u.c.changeNodeAsOther(name, func(n *corev1.Node) { n.Spec.Unschedulable, n.Spec.Taints = false, nil })
 		u.c.taintByCondition(name)
 	}
 }
 
-// released checks that an upgrade that stopped has unfenced the nodes that became current in place, if it can have seen that.
-func (r *rules) released(record record.Record) {
+// checkRenewedReleased checks that an upgrade that stopped has unfenced the nodes that became current in place, if it can have seen that.
+func (r *rules) checkRenewedReleased(record record.Record) {
 	if !r.quiet {
 		return
 	}
-	for name, at := range r.renewed {
+	for name, at := range r.currentSince {
 		node := r.c.nodes[name]
-		if node != nil && isReady(node) && r.c.now.Sub(at) > time.Minute && node.Labels[imageLabel] == record.Target.ID && node.Annotations[nodemark.AnnotationRun] == record.Run {
+		if node != nil && isNodeReady(node) && r.c.now.Sub(at) > time.Minute && node.Labels[imageLabel] == record.Target.ID && node.Annotations[nodemark.AnnotationRun] == record.Run {
 			r.fail("released", "node %s has been current for %s, and is fenced still", name, r.c.now.Sub(at))
 		}
 	}
 }
 
-// daemons checks I11 for DaemonSets of which all pods were ready before. No node is started while a pod crashes on a current node, and
+// checkDaemonSets checks I11 for DaemonSets of which all pods were ready before. No node is started while a pod crashes on a current node, and
 // the upgrade does not wait longer than the DaemonSet's time.
-func (r *rules) daemons(w *upgrade.World, step *upgrade.Step, started []*nodegroup.Member) {
+func (r *rules) checkDaemonSets(w *upgrade.World, step *upgrade.Step, started []*nodegroup.Member) {
 	for i := range r.c.plan.Workloads {
 		app := &r.c.plan.Workloads[i]
 		if app.Kind != DaemonSet {
@@ -184,7 +184,7 @@ func (r *rules) daemons(w *upgrade.World, step *upgrade.Step, started []*nodegro
 		}
 		name, unready, crashed := app.id().String(), 0, (*corev1.Pod)(nil)
 		for _, pod := range daemonPods(w, app, w.Record.Run != "") {
-			if w.Record.Run == "" && !podIsReady(pod) {
+			if w.Record.Run == "" && !isPodReady(pod) {
 				unready++
 			}
 			if w.Record.Run != "" && isCrashing(pod) {
@@ -192,26 +192,26 @@ func (r *rules) daemons(w *upgrade.World, step *upgrade.Step, started []*nodegro
 				crashed = pod
 			}
 		}
-		if waiting := waitingDaemons(w, app); len(waiting) > 0 && w.Record.Run != "" && r.c.makers[app.Name].homeless {
+		if waiting := waitingDaemonPods(w, app); len(waiting) > 0 && w.Record.Run != "" && r.c.controllers[app.Name].homeless {
 			unready++
 			crashed = waiting[0]
-			r.tally.met("renewal", daemonWaits)
+			r.tally.count("renewal", daemonWaits)
 		}
-		if w.Record.Run != "" && r.isUncreated(w, app) {
+		if w.Record.Run != "" && r.trackUncreated(w, app) {
 			unready++
 			crashed = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "(not created)"}}
-			r.tally.met("renewal", daemonRefused)
+			r.tally.count("renewal", daemonRefused)
 		}
 		if w.Record.Run == "" {
-			r.recovery.daemons[name] = unready
+			r.recovery.unreadyDaemons[name] = unready
 			continue
 		}
-		if unready == 0 || r.recovery.daemons[name] > 0 || ignores(&step.Record, name) {
-			delete(r.recovery.crashing, name)
+		if unready == 0 || r.recovery.unreadyDaemons[name] > 0 || isIgnored(&step.Record, name) {
+			delete(r.recovery.crashingSince, name)
 			continue
 		}
-		r.tally.met("renewal", daemonCrashes)
-		r.stopsFor(w, &step.Record, name, crashed)
+		r.tally.count("renewal", daemonCrashes)
+		r.checkStopsInTime(w, &step.Record, name, crashed)
 		for _, m := range started {
 			r.fail("I11", "node %s is started, and pod %s of %s does not come up", m.Name(), crashed.Name, name)
 		}
@@ -223,7 +223,7 @@ func daemonPods(w *upgrade.World, app *Workload, current bool) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for i := range w.Members {
 		m := &w.Members[i]
-		if m.Node == nil || !isReady(m.Node) || m.Instance.State == nodegroup.InstanceLeaving || current && m.Outdated {
+		if m.Node == nil || !isNodeReady(m.Node) || m.Instance.State == nodegroup.InstanceLeaving || current && m.Outdated {
 			continue
 		}
 		for _, pod := range m.Pods {
@@ -236,15 +236,15 @@ func daemonPods(w *upgrade.World, app *Workload, current bool) []*corev1.Pod {
 	return pods
 }
 
-// saysDaemon checks what the step says about a DaemonSet that does not recover.
-func (r *rules) saysDaemon(w *upgrade.World, step *upgrade.Step, app *Workload, u record.Unhealthy) {
+// checkDaemonSetReport checks what the step says about a DaemonSet that does not recover.
+func (r *rules) checkDaemonSetReport(w *upgrade.World, step *upgrade.Step, app *Workload, u record.Unhealthy) {
 	if u.Pod == "" && strings.Contains(u.Why, "not created") {
 		if !r.c.plan.hasWorkload(func(w *Workload) bool { return w.Kind == DaemonSet && w.Refused }) {
 			r.fail("I11", "%s is said to lack pods, which no one refuses", u)
 		}
 		return
 	}
-	pods := append(daemonPods(w, app, true), waitingDaemons(w, app)...)
+	pods := append(daemonPods(w, app, true), waitingDaemonPods(w, app)...)
 	at := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.Name == u.Pod && pod.Spec.NodeName == u.Node })
 	if at < 0 || u.Ready >= u.Before && u.Before > 0 {
 		r.fail("I11", "%s is said not to recover, and has %d pods on current nodes", u, len(pods))
@@ -252,7 +252,7 @@ func (r *rules) saysDaemon(w *upgrade.World, step *upgrade.Step, app *Workload, 
 	if at >= 0 && pods[at].Spec.NodeName == "" && !app.Homeless {
 		r.fail("I11", "%s is said not to recover, and its pod waits for the taint of a node that has just become Ready", u)
 	}
-	if ignores(&step.Record, u.Name) {
+	if isIgnored(&step.Record, u.Name) {
 		r.fail("I11", "%s is said not to recover, and is to be ignored", u)
 	}
 }

@@ -33,26 +33,26 @@ func allMoves() []string {
 // mostRestarts is how often the upgrade asks for the restart of a Deployment that has changed.
 const mostRestarts = 3
 
-// moving is the state of the rules about restarts.
-type moving struct {
-	// done counts, by Deployment and pod, the restarts that had an effect.
-	done map[[2]types.UID]int
-	// pods contains, by workload with a single pod, the last pod that an eviction or a restart moved.
-	pods map[string]types.UID
-	// most is the highest number of pods of each controller that this process saw together.
-	most map[types.UID]int
+// movingState is the state of the rules about restarts.
+type movingState struct {
+	// restarts counts the restarts that had an effect, by Deployment and pod.
+	restarts map[[2]types.UID]int
+	// lastMoved contains, for each workload with a single pod, the last pod that an eviction or a restart moved.
+	lastMoved map[string]types.UID
+	// mostTogether is the highest number of pods of each controller that this process saw together.
+	mostTogether map[types.UID]int
 }
 
-func newMoving() moving {
-	return moving{done: map[[2]types.UID]int{}, pods: map[string]types.UID{}, most: map[types.UID]int{}}
+func newMovingState() movingState {
+	return movingState{restarts: map[[2]types.UID]int{}, lastMoved: map[string]types.UID{}, mostTogether: map[types.UID]int{}}
 }
 
-// reading contains the Deployments as a process read them when it began.
-type reading map[string]deployment
+// deploymentReading contains the Deployments as a process read them when it began.
+type deploymentReading map[string]deployment
 
-func (c *cluster) readDeployments() reading {
-	read := reading{}
-	for name, m := range c.makers {
+func (c *cluster) readDeployments() deploymentReading {
+	read := deploymentReading{}
+	for name, m := range c.controllers {
 		if m.deployment != nil {
 			read[name] = *m.deployment
 		}
@@ -60,14 +60,14 @@ func (c *cluster) readDeployments() reading {
 	return read
 }
 
-// moves reports whether a restart moves the workload's pods without a gap, according to what was read.
-func (d reading) moves(w *Workload) bool {
+// hasGaplessMove reports whether a restart moves the workload's pods without a gap, according to what was read.
+func (d deploymentReading) hasGaplessMove(w *Workload) bool {
 	o, known := d[w.Name]
-	return known && o.rollout.surges() && !w.Claims && w.Rollout != OneNode
+	return known && o.rollout.createsPodFirst() && !w.Claims && w.Rollout != OneNode
 }
 
-// sees records how many pods each controller has together. It counts pods that crash after a restart created them.
-func (r *rules) sees(p *process) {
+// notePodsTogether records how many pods each controller has together. It counts pods that crash after a restart created them.
+func (r *rules) notePodsTogether(p *process) {
 	if r.c.plan.Request.Move != record.MoveBySurge {
 		return
 	}
@@ -76,36 +76,36 @@ func (r *rules) sees(p *process) {
 		if pod.DeletionTimestamp == nil && pod.Labels[templateHash] != "" && pod.Status.Phase != corev1.PodSucceeded {
 			now[drain.ControllerOf(pod)]++
 		}
-		if hash := pod.Labels[templateHash]; hash != "" && hash != hashOf(0) && isCrashing(pod) {
-			r.tally.met("move", crashedNew)
+		if hash := pod.Labels[templateHash]; hash != "" && hash != setHash(0) && isCrashing(pod) {
+			r.tally.count("move", crashedNew)
 		}
 	}
 	for controller, n := range now {
-		r.moving.most[controller] = max(r.moving.most[controller], n)
+		r.moving.mostTogether[controller] = max(r.moving.mostTogether[controller], n)
 	}
 }
 
-// restart checks L23: a Deployment is restarted only for its only ready pod on a draining node. Its rollout must create another pod
+// restartDeployment checks L23: a Deployment is restarted only for its only ready pod on a draining node. Its rollout must create another pod
 // before that one goes.
-func (r *rules) restart(p *process, w *upgrade.World, step *upgrade.Step, a schedule.Restart) {
+func (r *rules) checkRestart(p *process, w *upgrade.World, step *upgrade.Step, a schedule.Restart) {
 	stored := &p.stored.record
-	pod := r.pod(w, stored, a.Node, string(a.Pod), a)
+	pod := r.checkPodAction(w, stored, a.Node, string(a.Pod), a)
 	if pod == nil {
 		return
 	}
-	r.inOrder(w, pod, a.Node, a)
-	r.fencedFirst(w, stored, a)
-	m := r.c.makers[pod.Labels["app"]]
+	r.checkEvictionOrder(w, pod, a.Node, a)
+	r.checkFencedFirst(w, stored, a)
+	m := r.c.controllers[pod.Labels["app"]]
 	switch read := p.read[m.Name]; {
 	case stored.Request.Move != record.MoveBySurge:
 		r.fail("L23", "%s, and restarts were not asked for", a)
 	case step.Record.Nodes[a.Node].State != record.NodeDraining:
 		r.fail("L23", "%s, and the node is %q", a, step.Record.Nodes[a.Node].State)
-	case a.Deployment != m.Name || a.UID != read.uid || !p.read.moves(m.Workload):
+	case a.Deployment != m.Name || a.UID != read.uid || !p.read.hasGaplessMove(m.Workload):
 		r.fail("L23", "%s, which leaves a gap or is another: it %s", a, read.rollout)
-	case cameBack(stored, a.Node, pod):
+	case isCameBack(stored, a.Node, pod):
 		r.fail("E51", "%s, which came up there after the drain began", a)
-	case !podIsReady(pod):
+	case !isPodReady(pod):
 		r.fail("L23", "%s, and the pod is not ready", a)
 	case !w.Now.Equal(r.c.now): // answers arrived while the record was stored
 	case !p.open[a.Key()].Begun.IsZero():
@@ -113,113 +113,113 @@ func (r *rules) restart(p *process, w *upgrade.World, step *upgrade.Step, a sche
 			r.fail("L23", "%s again, and the last answer was %q", a, before)
 		}
 	default:
-		r.isOnly(w, m, pod, a)
+		r.checkOnlyReadyPod(w, m, pod, a)
 	}
 }
 
-// isOnly checks the first restart for a pod: the pod is the only ready one. If there were others, it has waited for another to become
+// checkOnlyReadyPod checks the first restart for a pod: the pod is the only ready one. If there were others, it has waited for another to become
 // ready.
-func (r *rules) isOnly(w *upgrade.World, m *maker, pod *corev1.Pod, a schedule.Restart) {
-	ready := countReady(living(w, m.Workload))
-	several := r.moving.most[drain.ControllerOf(pod)] > 1
-	since, last := r.recovery.last[pod.UID]
+func (r *rules) checkOnlyReadyPod(w *upgrade.World, m *controller, pod *corev1.Pod, a schedule.Restart) {
+	ready := countReady(livePodsOf(w, m.Workload))
+	several := r.moving.mostTogether[drain.ControllerOf(pod)] > 1
+	since, last := r.recovery.lastReadySince[pod.UID]
 	switch {
 	case ready != 1:
 		r.fail("L23", "%s, and %d of its pods are ready", a, ready)
-	case several && (!last || w.Now.Sub(since) < lastReady):
+	case several && (!last || w.Now.Sub(since) < lastReadyWait):
 		r.fail("L23", "%s, and the pod has not waited for the others", a)
 	case several:
-		r.tally.met("move", waitsFirst)
+		r.tally.count("move", waitsFirst)
 	}
 }
 
-// cameBack reports whether the pod was created on the node after its drain began. Such a pod tolerates the fence, and a restart would
+// isCameBack reports whether the pod was created on the node after its drain began. Such a pod tolerates the fence, and a restart would
 // create another one there.
-func cameBack(stored *record.Record, node string, pod *corev1.Pod) bool {
+func isCameBack(stored *record.Record, node string, pod *corev1.Pod) bool {
 	return pod.CreationTimestamp.After(stored.Nodes[node].Began)
 }
 
-// notMoved checks L23 for evictions: a pod that a restart is moving is not evicted. Nor is the only ready pod of a Deployment that can
+// checkNotMoving checks L23 for evictions: a pod that a restart is moving is not evicted. Nor is the only ready pod of a Deployment that can
 // be restarted, unless the restart was refused.
-func (r *rules) notMoved(p *process, w *upgrade.World, stored *record.Record, pod *corev1.Pod, a schedule.Eviction) {
-	m := r.c.makers[pod.Labels["app"]]
-	if m.deployment == nil || stored.Request.Move != record.MoveBySurge || !p.read.moves(m.Workload) || !podIsReady(pod) || !w.Now.Equal(r.c.now) {
+func (r *rules) checkNotMoving(p *process, w *upgrade.World, stored *record.Record, pod *corev1.Pod, a schedule.Eviction) {
+	m := r.c.controllers[pod.Labels["app"]]
+	if m.deployment == nil || stored.Request.Move != record.MoveBySurge || !p.read.hasGaplessMove(m.Workload) || !isPodReady(pod) || !w.Now.Equal(r.c.now) {
 		return
 	}
 	attempt := p.open[schedule.Restart{Pod: pod.UID}.Key()]
 	switch {
-	case cameBack(stored, a.Node, pod):
+	case isCameBack(stored, a.Node, pod):
 		return
 	case attempt.Outcome == nodegroup.OutcomeFatal || (attempt.Outcome == nodegroup.OutcomeMoved && attempt.Tries >= mostRestarts):
-		r.tally.met("move", instead)
+		r.tally.count("move", instead)
 	case !attempt.Begun.IsZero():
 		r.fail("L23", "%s, and its Deployment is restarted to move it: %q", a, attempt.Outcome)
-	case m.Replicas == 1 && countReady(living(w, m.Workload)) == 1 && r.moving.most[drain.ControllerOf(pod)] == 1:
+	case m.Replicas == 1 && countReady(livePodsOf(w, m.Workload)) == 1 && r.moving.mostTogether[drain.ControllerOf(pod)] == 1:
 		r.fail("L23", "%s, the only ready one of a Deployment that %s", a, p.read[m.Name].rollout)
 	}
 }
 
-// restarted is called for each request to restart a Deployment that reached it.
-func (r *rules) restarted(m *maker, a schedule.Restart, what string) {
-	r.tally.met("move", what)
+// checkRestartedOnce is called for each request to restart a Deployment that reached it.
+func (r *rules) checkRestartedOnce(m *controller, a schedule.Restart, what string) {
+	r.tally.count("move", what)
 	if what != restarts {
 		return
 	}
 	of := [2]types.UID{a.UID, a.Pod}
-	if r.moving.done[of]++; r.moving.done[of] > 1 {
+	if r.moving.restarts[of]++; r.moving.restarts[of] > 1 {
 		r.fail("L23", "%s, for the second time", a)
 	}
 	if m.Replicas == 1 {
-		r.movesOnly(m, a.Pod)
+		r.noteOnlyPodMoved(m, a.Pod)
 	}
 }
 
-// movesOnly checks that the only pod of a Deployment is moved once, whatever its name. A pod that is moved by a restart may also be
+// noteOnlyPodMoved checks that the only pod of a Deployment is moved once, whatever its name. A pod that is moved by a restart may also be
 // evicted once another is ready.
-func (r *rules) movesOnly(m *maker, pod types.UID) {
-	if r.moving.pods[m.Name] != pod {
-		r.moving.pods[m.Name] = pod
-		r.movedOnce(m, m.Name)
+func (r *rules) noteOnlyPodMoved(m *controller, pod types.UID) {
+	if r.moving.lastMoved[m.Name] != pod {
+		r.moving.lastMoved[m.Name] = pod
+		r.countMove(m, m.Name)
 	}
 }
 
-// landed checks E62: the pod that takes over from a moved pod will not have to move again.
-func (r *rules) landed(p *process, pod *corev1.Pod) {
-	m := r.c.makers[pod.Labels["app"]]
+// checkSuccessorNode checks E62: the pod that takes over from a moved pod will not have to move again.
+func (r *rules) checkSuccessorNode(p *process, pod *corev1.Pod) {
+	m := r.c.controllers[pod.Labels["app"]]
 	stops := p.stored.record.Stopping != "" || p.stored.record.Result != "" // then outdated nodes take pods again
-	if !r.quiet || stops || m.deployment == nil || m.Tolerant || pod.Labels[templateHash] == hashOf(0) {
+	if !r.quiet || stops || m.deployment == nil || m.Tolerant || pod.Labels[templateHash] == setHash(0) {
 		return
 	}
 	node := r.c.nodes[pod.Spec.NodeName]
-	if node.Labels[groupLabel] != "" && r.outdated(node, r.c.instanceOf(node), p.stored.record) {
+	if node.Labels[groupLabel] != "" && r.isOutdated(node, r.c.instanceOf(node), p.stored.record) {
 		r.fail("E62", "pod %s, which takes over from one that was moved, is on node %s, which is outdated", pod.Name, node.Name)
 	}
 }
 
-// departs checks I13: the end of a pod leaves no Deployment without a ready pod if restarts can move its pods. Only the drain limit of
+// checkDeparture checks I13: the end of a pod leaves no Deployment without a ready pod if restarts can move its pods. Only the drain limit of
 // the pod's node may do that.
-func (r *rules) departs(pod *corev1.Pod) {
-	m := r.c.makers[pod.Labels["app"]]
-	if r.recovery.left[drain.WorkloadOf(pod)] = true; m == nil || m.deployment == nil {
+func (r *rules) checkDeparture(pod *corev1.Pod) {
+	m := r.c.controllers[pod.Labels["app"]]
+	if r.recovery.leftNode[drain.WorkloadOf(pod)] = true; m == nil || m.deployment == nil {
 		return
 	}
 	if pod.UID == m.deployment.moved {
-		r.tally.met("move", movedPod)
+		r.tally.count("move", movedPod)
 	}
-	excused := !r.quiet || m.Tolerant || r.c.plan.Request.Move != record.MoveBySurge || m.Broken || m.Replicas != 1 || m.Role == Skipped || m.Role == Completes || r.c.forced[pod.UID]
-	if excused || !podIsReady(pod) || !m.movable() {
+	excused := !r.quiet || m.Tolerant || r.c.plan.Request.Move != record.MoveBySurge || m.Broken || m.Replicas != 1 || m.Role == Skipped || m.Role == Completes || r.c.deletedByUpgrade[pod.UID]
+	if excused || !isPodReady(pod) || !m.isMovable() {
 		return
 	}
 	for _, other := range r.c.pods {
-		if other.Labels["app"] == m.Name && other.UID != pod.UID && other.DeletionTimestamp == nil && podIsReady(other) {
+		if other.Labels["app"] == m.Name && other.UID != pod.UID && other.DeletionTimestamp == nil && isPodReady(other) {
 			return
 		}
 	}
 	r.fail("I13", "pod %s goes, and its Deployment, which %s, has no other that is ready", pod.Name, m.Rollout)
 }
 
-// saysDenial checks E52: if a pod's Deployment may not be restarted now, the pod's entry in Blocked gives the reason.
-func (r *rules) saysDenial(w *upgrade.World, step *upgrade.Step) {
+// checkDenialReport checks E52: if a pod's Deployment may not be restarted now, the pod's entry in Blocked gives the reason.
+func (r *rules) checkDenialReport(w *upgrade.World, step *upgrade.Step) {
 	if !w.Now.Equal(r.c.now) {
 		return // answers arrived while the record was stored
 	}
@@ -229,15 +229,15 @@ func (r *rules) saysDenial(w *upgrade.World, step *upgrade.Step) {
 			continue
 		}
 		for _, b := range step.Blocked {
-			if m := find(w, a.Node); b.Kind == drain.Moving && m != nil && isNamed(m.Pods, a.Pod, b.Pod.Name) && !strings.Contains(b.String(), attempt.Detail) {
+			if m := memberNamed(w, a.Node); b.Kind == drain.Moving && m != nil && hasPod(m.Pods, a.Pod, b.Pod.Name) && !strings.Contains(b.String(), attempt.Detail) {
 				r.fail("E52", "pod %s waits for a restart, of which nothing is said but %q: %s", b.Pod, b.String(), attempt.Detail)
 			}
 		}
 	}
 }
 
-// isNamed reports whether one of the pods has the UID and the name.
-func isNamed(pods []*corev1.Pod, uid types.UID, name string) bool {
+// hasPod reports whether one of the pods has the UID and the name.
+func hasPod(pods []*corev1.Pod, uid types.UID, name string) bool {
 	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return pod.UID == uid && pod.Name == name })
 }
 

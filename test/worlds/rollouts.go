@@ -12,34 +12,34 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// restart writes a new template, as kubectl rollout restart does, and records for which pod. It does nothing if the pod is already
+// restartDeployment writes a new template, as kubectl rollout restart does, and records for which pod. It does nothing if the pod is already
 // recorded.
-func (c *cluster) restart(a schedule.Restart) error {
-	m := c.makers[a.Deployment]
-	if m == nil || m.deployment == nil || c.ending {
+func (c *cluster) restartDeployment(a schedule.Restart) error {
+	m := c.controllers[a.Deployment]
+	if m == nil || m.deployment == nil || c.namespaceEnding {
 		return apierrors.NewNotFound(corev1.Resource("deployments"), a.Deployment)
 	}
 	o := m.deployment
-	asRead := o.rollout.surges() || o.rollout == OneNode // the volume claim is not part of the Deployment
+	asRead := o.rollout.createsPodFirst() || o.rollout == OneNode // the volume claim is not part of the Deployment
 	if o.uid != a.UID || !asRead {
-		c.restarted(m, a, changed)
+		c.onRestart(m, a, changed)
 		return nodegroup.ErrMoved
 	}
 	if o.moved == a.Pod {
-		c.restarted(m, a, repeated)
+		c.onRestart(m, a, repeated)
 		return nil
 	}
 	o.moved, o.sets = a.Pod, append(o.sets, 0)
-	c.restarted(m, a, restarts)
-	c.rollSoon(m)
+	c.onRestart(m, a, restarts)
+	c.rollLater(m)
 	return nil
 }
 
-// roll acts as the Deployment controller. The newest ReplicaSet grows as far as the surge allows. The older ones shrink as far as pods
+// rollDeployment acts as the Deployment controller. The newest ReplicaSet grows as far as the surge allows. The older ones shrink as far as pods
 // may be missing, unready pods first (deployment/rolling.go).
-func (c *cluster) roll(m *maker) {
+func (c *cluster) rollDeployment(m *controller) {
 	o := m.deployment
-	if c.ending || o.rollout == Halted {
+	if c.namespaceEnding || o.rollout == Halted {
 		return
 	}
 	surge, missing := o.rollout.bounds(m.Replicas)
@@ -65,20 +65,20 @@ func (c *cluster) roll(m *maker) {
 			o.sets[set], available, spare = o.sets[set]-fewer, available-fewer, spare-fewer
 		}
 	}
-	c.scale(m)
+	c.scaleSets(m)
 }
 
-func (c *cluster) podsOfSet(m *maker, set int) []*corev1.Pod {
+func (c *cluster) podsOfSet(m *controller, set int) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, pod := range c.pods {
-		if pod.Labels["app"] == m.Name && pod.Labels[templateHash] == hashOf(set) && pod.DeletionTimestamp == nil {
+		if pod.Labels["app"] == m.Name && pod.Labels[templateHash] == setHash(set) && pod.DeletionTimestamp == nil {
 			pods = append(pods, pod)
 		}
 	}
 	return pods
 }
 
-func (c *cluster) readyPerSet(m *maker) []int {
+func (c *cluster) readyPerSet(m *controller) []int {
 	ready := make([]int, len(m.deployment.sets))
 	for set := range ready {
 		ready[set] = countReady(c.podsOfSet(m, set))
@@ -86,8 +86,8 @@ func (c *cluster) readyPerSet(m *maker) []int {
 	return ready
 }
 
-// scale acts as the ReplicaSet controller: it creates the pods that each set lacks, and deletes surplus pods, the least useful first.
-func (c *cluster) scale(m *maker) {
+// scaleSets acts as the ReplicaSet controller: it creates the pods that each set lacks, and deletes surplus pods, the least useful first.
+func (c *cluster) scaleSets(m *controller) {
 	for set, want := range m.deployment.sets {
 		pods := c.podsOfSet(m, set)
 		for range want - len(pods) {
@@ -95,10 +95,10 @@ func (c *cluster) scale(m *maker) {
 		}
 		slices.SortFunc(pods, func(a, b *corev1.Pod) int { return cmp.Or(compareUse(a, b), cmp.Compare(b.UID, a.UID)) })
 		for _, pod := range pods[:max(0, len(pods)-want)] {
-			c.delete(pod.UID)
+			c.deletePod(pod.UID)
 		}
 	}
-	c.place()
+	c.bindSoon()
 }
 
 // compareUse orders pods without a node first, and then unready ones (controller_utils.go, ActivePodsWithRanks).
@@ -107,7 +107,7 @@ func compareUse(a, b *corev1.Pod) int {
 		switch {
 		case pod.Spec.NodeName == "":
 			return 0
-		case !podIsReady(pod):
+		case !isPodReady(pod):
 			return 1
 		default:
 			return 2
@@ -116,13 +116,13 @@ func compareUse(a, b *corev1.Pod) int {
 	return cmp.Compare(use(a), use(b))
 }
 
-// rollSoon schedules the controller of a restarted Deployment a moment later.
-func (c *cluster) rollSoon(m *maker) {
+// rollLater schedules the controller of a restarted Deployment a moment later.
+func (c *cluster) rollLater(m *controller) {
 	if o := m.deployment; o != nil && len(o.sets) > 1 && !o.syncing {
 		o.syncing = true
 		c.after(20*time.Millisecond, func() {
 			o.syncing = false
-			c.roll(m)
+			c.rollDeployment(m)
 		})
 	}
 }

@@ -14,86 +14,87 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// rules watch a world from beginning to end. broken is the first rule that was broken.
+// rules checks a world from beginning to end. broken is the first rule that was broken.
 type rules struct {
 	c      *cluster
-	tell   func(string)
+	print  func(string)
 	broken string
 	tally  Tally
 
-	// desired, max, zones and serves are the group's values at first. others is the number of nodes that other actors added since.
-	desired, max, others int
-	// taken is the number of nodes by which other actors lowered the group's size.
-	taken  int
-	zones  map[string]int
-	serves int
-	// rearranged is true once other actors changed which zones nodes are in. maxed is true once they changed the maximum.
-	rearranged, maxed bool
-	// renewed is the time since when each node that was renewed in place has been current.
-	renewed map[string]time.Time
-	// aimed contains, by node, the machine that the record named before another actor changed it.
-	aimed map[string]string
+	// desired, max, zones and servingBefore are the group's values before the upgrade. addedByOthers is the number of nodes that other
+	// actors have added since.
+	desired, max, addedByOthers int
+	// removedByOthers is the number of nodes by which other actors lowered the group's size.
+	removedByOthers int
+	zones           map[string]int
+	servingBefore   int
+	// zonesChanged is true after other actors changed which zones nodes are in. maxChanged is true after they changed the maximum.
+	zonesChanged, maxChanged bool
+	// currentSince is, for each node that was renewed in place, the time since when the node has been current.
+	currentSince map[string]time.Time
+	// recordedMachine contains, by node, the machine that the record named before another actor changed it.
+	recordedMachine map[string]string
 	// stripped contains the nodes from which another actor removed annotations of this program.
 	stripped map[string]bool
-	// deadlines contains the deadline of each node, by its UID. phase is the furthest phase of the run, and run is its name.
-	deadlines map[types.UID]time.Time
-	phase     int
-	run       string
-	// moved counts how often a pod of each kept name was evicted since the last stop.
-	moved map[string]int
-	// sent contains, by node, the addresses of the pods that the upgrade evicted from the node.
-	sent map[types.UID][]string
-	// doubtful is true once only the cloud can know which termination came first: the upgrade's or another actor's.
-	doubtful bool
-	// resumed is true once another actor resumed suspended processes.
-	resumed  bool
-	duties   duties
-	refusals refusals
-	// recovery is what the rules know about workloads that lost pods.
-	recovery recovery
-	moving   moving
-	// delegations is for groups that their own cloud upgrades; soaks is for blue-green upgrades.
-	delegations delegations
-	soaks       soaks
-	waited      waited
-	// pointed is the revision that the group's owner last pointed it at. back is true once the upgrade is on its way back.
-	pointed string
-	back    bool
-	// begunIn is the zone of the node that was started last, where zones take turns.
-	begunIn string
-	// quiet is true for worlds without faults, other actors and lags. easy is true for quiet worlds in which nothing keeps pods from
-	// leaving in time.
+	// deadlines contains the deadline of each node, by its UID. furthestPhase is the furthest phase of the run, and run is its name.
+	deadlines     map[types.UID]time.Time
+	furthestPhase int
+	run           string
+	// moveCounts counts, for each pod whose name is kept, how often the pod was evicted since the last stop.
+	moveCounts map[string]int
+	// evictedAddresses contains, by node, the addresses of the pods that the upgrade evicted from the node.
+	evictedAddresses map[types.UID][]string
+	// unclearTermination is true after both the upgrade and another actor terminated an instance, if only the cloud knows which request
+	// came first.
+	unclearTermination bool
+	// resumedByOthers is true after another actor resumed suspended processes.
+	resumedByOthers bool
+	duties          dutyState
+	refusals        refusalState
+	// recovery is the state of the rules about workloads that lost pods.
+	recovery recoveryState
+	moving   movingState
+	// delegations is the state for groups that their own cloud upgrades. soaks is the state for blue-green upgrades.
+	delegations delegationState
+	soaks       soakState
+	waited      waitState
+	// ownerRevision is the revision that the group's owner last pointed it at. isBack is true after the upgrade was rolled back.
+	ownerRevision string
+	isBack        bool
+	// lastZone is the zone of the node that was started last, if zones take turns.
+	lastZone string
+	// quiet is true for worlds without faults, other actors and lags. easy is true for quiet worlds in which all pods leave in time.
 	quiet, easy bool
 }
 
 func newRules(c *cluster, say func(string)) *rules {
 	p := c.plan
 	r := &rules{
-		c: c, tell: say, tally: Tally{}, desired: c.cloud.desired, max: c.cloud.max, pointed: c.cloud.pointed, zones: c.cloud.zones(),
-		aimed: map[string]string{}, stripped: map[string]bool{}, renewed: map[string]time.Time{}, deadlines: map[types.UID]time.Time{}, moved: map[string]int{}, sent: map[types.UID][]string{}, duties: newDuties(), recovery: newRecovery(),
-		delegations: delegations{tokens: map[string]nodegroup.Delegate{}, told: map[string]bool{}},
-		quiet:       p.quiet(), moving: newMoving(),
+		c: c, print: say, tally: Tally{}, desired: c.cloud.desired, max: c.cloud.max, ownerRevision: c.cloud.pointed, zones: c.cloud.nodesPerZone(),
+		recordedMachine: map[string]string{}, stripped: map[string]bool{}, currentSince: map[string]time.Time{}, deadlines: map[types.UID]time.Time{}, moveCounts: map[string]int{}, evictedAddresses: map[types.UID][]string{}, duties: newDutyState(), recovery: newRecoveryState(),
+		delegations: delegationState{requestOf: map[string]nodegroup.Delegate{}, reported: map[string]bool{}},
+		quiet:       p.isQuiet(), moving: newMovingState(),
 	}
-	r.easy = r.quiet && easy(p)
-	r.rearranged = p.autoscaled()
-	r.serves = r.serving(record.Record{})
-	c.struck = func(kind FaultKind) {
-		r.tally.met("fault", string(kind))
+	r.easy = r.quiet && isEasy(p)
+	r.zonesChanged = p.isAutoscaled()
+	r.servingBefore = r.countServing(record.Record{})
+	c.onFault = func(kind FaultKind) {
+		r.tally.count("fault", string(kind))
 		if kind == ZoneFull || kind == BootNever || kind == BootUnlabelled {
-			r.rearranged = true
+			r.zonesChanged = true
 		}
 	}
-	c.tainted = func() { r.tally.met("renewal", daemonTainted) }
-	c.closes = func(by Closing) { r.tally.met("renewal", string(by)) }
-	c.restarted, c.departs = r.restarted, r.departs
-	r.tally.plan(p)
+	c.onTaintWait = func() { r.tally.count("renewal", daemonTainted) }
+	c.onNodeClosed = func(by Closing) { r.tally.count("renewal", string(by)) }
+	c.onRestart, c.onPodGone = r.checkRestartedOnce, r.checkDeparture
+	r.tally.countPlan(p)
 	return r
 }
 
-// easy reports whether every node of the plan can be drained with patience only.
-func easy(p *Plan) bool {
+// isEasy reports whether every node of the plan can be drained with patience only.
+func isEasy(p *Plan) bool {
 	hard := p.hasWorkload(func(w *Workload) bool {
-		return w.ailing() || w.Broken || w.Undead || w.Tolerant || w.Role == Completes || (w.Role == Protected && p.Request.RespectDoNotDisrupt) || (w.Kind == Bare && !p.Request.EvictUnmanaged)
+		return w.isAiling() || w.Broken || w.Undead || w.Tolerant || w.Role == Completes || (w.Role == Protected && p.Request.RespectDoNotDisrupt) || (w.Kind == Bare && !p.Request.EvictUnmanaged)
 	})
 	tight := slices.ContainsFunc(p.Budgets, func(b Budget) bool { return b.Shape != MaxUnavailable || b.N < 1 || b.Percent })
 	twice := map[string]bool{}
@@ -107,9 +108,9 @@ func easy(p *Plan) bool {
 	return !hard && !tight && !p.Balancer.Stuck && p.Outside && p.Request.DrainTimeout.Duration >= 15*time.Minute
 }
 
-func (r *rules) say(format string, args ...any) {
-	if r.tell != nil {
-		r.tell(fmt.Sprintf("%10s  %s", r.c.since().Round(time.Millisecond), fmt.Sprintf(format, args...)))
+func (r *rules) logf(format string, args ...any) {
+	if r.print != nil {
+		r.print(fmt.Sprintf("%10s  %s", r.c.elapsed().Round(time.Millisecond), fmt.Sprintf(format, args...)))
 	}
 }
 
@@ -117,76 +118,76 @@ func (r *rules) say(format string, args ...any) {
 func (r *rules) fail(rule, format string, args ...any) {
 	if r.broken == "" {
 		r.broken = rule + ": " + fmt.Sprintf(format, args...)
-		r.say("BROKEN %s", r.broken)
+		r.logf("BROKEN %s", r.broken)
 	}
 }
 
-// lost records that another actor took a node, which lowers the number of nodes that the upgrade must keep serving.
-func (r *rules) lost() {
-	r.serves--
-	r.rearranged = true
+// noteLostNode records that another actor took a node, which lowers the number of nodes that the upgrade must keep serving.
+func (r *rules) noteLostNode() {
+	r.servingBefore--
+	r.zonesChanged = true
 }
 
-// doubt records that the effect of a request to end an instance and shrink the group is unknown. There is no doubt if the instance
+// noteUnclearTermination records that the effect of a request to end an instance and shrink the group is unknown. There is no doubt if the instance
 // still exists, or if the request shrank the group.
-func (r *rules) doubt(id string) {
+func (r *rules) noteUnclearTermination(id string) {
 	i := r.c.cloud.instances[id]
-	r.doubtful = r.doubtful || ((i == nil || i.leaving) && r.c.cloud.shrunk[id] == 0)
+	r.unclearTermination = r.unclearTermination || ((i == nil || i.leaving) && r.c.cloud.shrunk[id] == 0)
 }
 
-func (r *rules) grown(n int) {
-	r.others += n
-	r.taken += max(0, -n)
-	r.rearranged = true
+func (r *rules) noteResize(n int) {
+	r.addedByOthers += n
+	r.removedByOthers += max(0, -n)
+	r.zonesChanged = true
 }
 
-func (r *rules) remaxed() { r.maxed = true }
+func (r *rules) noteMaxChanged() { r.maxChanged = true }
 
-// begun prepares the rules for a new process.
-func (r *rules) begun(p *process) {
-	r.say("record %q, phase %q", p.record.Run, p.record.Phase)
-	r.duties.reset()
-	clear(r.moving.most)
-	r.delegations.seen = time.Time{}
-	r.forgetSent(&p.record)
-	r.c.landed = func(pod *corev1.Pod) { r.landed(p, pod) }
-	r.recovery.begin(p.record.Run, r.c.now)
+// isRecorded prepares the rules for a new process.
+func (r *rules) prepareForProcess(p *process) {
+	r.logf("record %q, phase %q", p.record.Run, p.record.Phase)
+	r.duties.resetWaits()
+	clear(r.moving.mostTogether)
+	r.delegations.newestBegan = time.Time{}
+	r.forgetEvictedPods(&p.record)
+	r.c.onPodBound = func(pod *corev1.Pod) { r.checkSuccessorNode(p, pod) }
+	r.recovery.prepareForProcess(p.record.Run, r.c.now)
 	for _, n := range p.record.Nodes {
 		if n.State == record.NodeRemoving && n.Shrink && !n.Landed {
-			r.doubt(n.Instance)
+			r.noteUnclearTermination(n.Instance)
 		}
 	}
-	if p.record.Run == "" && r.run != "" && r.c.plan.sized() { // the surge that the last run left belongs to the group now
-		r.desired = r.c.cloud.desired - r.changed()
+	if p.record.Run == "" && r.run != "" && r.c.plan.hasSize() { // the surge that the last run left belongs to the group now
+		r.desired = r.c.cloud.desired - r.sizeChangeByOthers()
 	}
 	if p.record.Ledger.TargetMoved() {
-		r.phase = 0 // the surge that was given back is launched again for the new target
+		r.furthestPhase = 0 // the surge that was given back is launched again for the new target
 	}
-	if p.record.Run != r.run || p.record.Rollback != r.back {
-		r.run, r.back, r.phase = p.record.Run, p.record.Rollback, 0
+	if p.record.Run != r.run || p.record.Rollback != r.isBack {
+		r.run, r.isBack, r.furthestPhase = p.record.Run, p.record.Rollback, 0
 		clear(r.duties.batches)
-		r.begunIn = ""
-		r.soaks, r.waited = soaks{early: r.soaks.early}, waited{}
+		r.lastZone = ""
+		r.soaks, r.waited = soakState{exitsEarly: r.soaks.exitsEarly}, waitState{}
 		clear(r.deadlines) // nodes on the way back are drained for another reason
 	}
 }
 
-// serving counts the group's nodes that can take pods and are not being removed.
-func (r *rules) serving(rec record.Record) int {
+// countServing counts the group's nodes that can take pods and are not being removed.
+func (r *rules) countServing(rec record.Record) int {
 	n := 0
 	for name, node := range r.c.nodes {
 		i := r.c.instanceOf(node)
 		wantsFlavor := rec.Run == "" || len(rec.Request.Current) > 0 // a rollback asks for no labels
 		lacking := node.Labels[imageLabel] == "" || (wantsFlavor && node.Labels[flavorLabel] == "")
 		unproven := lacking && (i == nil || rec.Run == "" || i.revision == rec.Target.ID)
-		fit := isReady(node) && !r.c.isClosed(node)
+		fit := isNodeReady(node) && !r.c.isClosed(node)
 		if r.c.fellSilent[node.UID] { // with its taint, which stays a moment longer
-			fit = !silent(node, r.c.now) && !r.c.isKeptClosed(node)
+			fit = !isSilent(node, r.c.now) && !r.c.isKeptClosed(node)
 		}
 		if node.Labels[groupLabel] == "" || unproven || !fit {
 			continue
 		}
-		if r.c.plan.listed() && (i == nil || i.leaving || !i.inService) {
+		if r.c.plan.listsMachines() && (i == nil || i.leaving || !i.inService) {
 			continue
 		}
 		started, ok := rec.Nodes[name]
@@ -197,10 +198,10 @@ func (r *rules) serving(rec record.Record) int {
 	return n
 }
 
-// step checks one decision against the rules, before its actions are begun and after its record is stored.
-func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
-	r.note(w, step)
-	r.delegations.read = w.Group.Observed
+// countStep checks one decision against the rules, before its actions are begun and after its record is stored.
+func (r *rules) checkStep(p *process, w *upgrade.World, step *upgrade.Step) {
+	r.logStep(w, step)
+	r.delegations.groupReadAt = w.Group.Observed
 	if p.turns%40 == 1 && !r.c.plan.hasFault(StoreSlow) { // answers arrive while the record is stored
 		same := *w
 		same.Memo = nil
@@ -219,60 +220,60 @@ func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
 			r.fail("E52", "pod %s is blocked for no reason that is said", b.Pod)
 		}
 	}
-	r.endsRefused(p, w, step)
-	if r.c.plan.delegated() {
-		r.delegated(p, w, step)
+	r.checkEndsAfterRefusal(p, w, step)
+	if r.c.plan.isDelegated() {
+		r.checkDelegated(p, w, step)
 		return
 	}
-	if r.c.plan.shortLived() {
-		r.expires(w, step)
+	if r.c.plan.isShortLived() {
+		r.checkExpiry(w, step)
 		return
 	}
-	r.window(&step.Record)
-	r.size(&step.Record)
-	r.progress(w, &step.Record)
-	r.verb(w, step)
-	r.bothColours(w, step)
-	r.autoscales(w, step)
-	r.turns(w, step)
-	r.duty(p, w, step)
-	r.recovers(p, w, step)
-	r.sees(p)
-	r.rebuilds(p, w)
-	r.remembers(w, step)
-	r.awaitsFirst(w, step)
-	r.saysOverdue(w, step)
-	r.saysDenial(w, step)
+	r.checkWindow(&step.Record)
+	r.checkSize(&step.Record)
+	r.checkDeadlinesAndPhases(w, &step.Record)
+	r.checkPauseRequest(w, step)
+	r.checkBlueGreen(w, step)
+	r.checkAutoscaled(w, step)
+	r.checkTurns(w, step)
+	r.checkOrderAndPatience(p, w, step)
+	r.checkRecovery(p, w, step)
+	r.notePodsTogether(p)
+	r.checkRebuilds(p, w)
+	r.checkWorkloadsRemembered(w, step)
+	r.checkCanaryLeaves(w, step)
+	r.checkOverdueTargets(w, step)
+	r.checkDenialReport(w, step)
 	for _, action := range step.Actions {
-		r.act(p, w, step, action)
+		r.checkAction(p, w, step, action)
 	}
 }
 
-// note counts and prints what the step shows.
-func (r *rules) note(w *upgrade.World, step *upgrade.Step) {
-	r.tally.step(w, step)
-	if r.tell == nil {
+// logStep counts and prints what the step shows.
+func (r *rules) logStep(w *upgrade.World, step *upgrade.Step) {
+	r.tally.countStep(w, step)
+	if r.print == nil {
 		return
 	}
 	before := w.Record
 	if before.Phase != step.Record.Phase {
-		r.say("phase %s, desired %d max %d", step.Record.Phase, w.Group.Desired, w.Group.Max)
+		r.logf("phase %s, desired %d max %d", step.Record.Phase, w.Group.Desired, w.Group.Max)
 	}
 	if before.Stopping != step.Record.Stopping {
-		r.say("stopping: %s %s", step.Record.Stopping, step.Record.Message)
+		r.logf("stopping: %s %s", step.Record.Stopping, step.Record.Message)
 	}
 	for _, name := range sortedKeys(step.Record.Nodes) {
 		if n := step.Record.Nodes[name]; before.Nodes[name].State != n.State {
-			r.say("node %s is %s", name, n.State)
+			r.logf("node %s is %s", name, n.State)
 		}
 	}
 	for _, action := range step.Actions {
-		r.say("-> %s", action)
+		r.logf("-> %s", action)
 	}
 }
 
-// window checks I1: at most Window nodes are draining or empty.
-func (r *rules) window(rec *record.Record) {
+// checkWindow checks I1: at most Window nodes are draining or empty.
+func (r *rules) checkWindow(rec *record.Record) {
 	busy := 0
 	for _, n := range rec.Nodes {
 		switch n.State {
@@ -282,35 +283,35 @@ func (r *rules) window(rec *record.Record) {
 	}
 	window := rec.Request.Window
 	if isDeletingBlue(rec) {
-		window = mostDeleted
+		window = maxDeletedAtOnce
 	}
 	if rec.Run != "" && busy > window {
 		r.fail("I1", "%d nodes in flight, window %d", busy, window)
 	}
 }
 
-// size checks I9: the nodes that the upgrade adds and takes stay within bounds, in the ledger and in the group.
-func (r *rules) size(record *record.Record) {
-	if record.Run == "" || !r.c.plan.sized() || r.doubtful {
+// checkSize checks I9: the nodes that the upgrade adds and takes stay within bounds, in the ledger and in the group.
+func (r *rules) checkSize(record *record.Record) {
+	if record.Run == "" || !r.c.plan.hasSize() || r.unclearTermination {
 		return
 	}
 	least, most := -record.Request.MaxUnavailable, record.Request.Surge
 	if owed := record.Ledger.Contribution(); owed < least || owed > most {
 		r.fail("I9", "our contribution is %d, outside [%d, %d]", owed, least, most)
 	}
-	if change := r.c.cloud.desired - r.desired - r.changed(); change < least || change > most {
+	if change := r.c.cloud.desired - r.desired - r.sizeChangeByOthers(); change < least || change > most {
 		r.fail("I9", "the group changed by %d because of us, outside [%d, %d]", change, least, most)
 	}
 	if len(r.c.cloud.scaledIn) > 0 {
 		r.fail("E53", "the cloud had too many nodes and took %v itself", r.c.cloud.scaledIn)
 	}
-	if record.Request.KeepMax && !r.maxed && r.c.cloud.max != r.max {
+	if record.Request.KeepMax && !r.maxChanged && r.c.cloud.max != r.max {
 		r.fail("keep-max", "the maximum is %d and was %d", r.c.cloud.max, r.max)
 	}
 }
 
-// progress checks I8 and I10. A deadline moves only by the time during which no process was at work. No phase comes twice.
-func (r *rules) progress(w *upgrade.World, rec *record.Record) {
+// checkDeadlinesAndPhases checks I8 and I10. A deadline moves only by the time during which no process was at work. No phase comes twice.
+func (r *rules) checkDeadlinesAndPhases(w *upgrade.World, rec *record.Record) {
 	if rec.Stopping == record.PodEvictionFailure || rec.Result == record.PodEvictionFailure {
 		clear(r.deadlines) // running the same command again gives the nodes their time again
 	} else {
@@ -338,7 +339,7 @@ func (r *rules) progress(w *upgrade.World, rec *record.Record) {
 		}
 	}
 	if rec.Stopping != "" {
-		clear(r.moved) // nodes that take pods again are drained again
+		clear(r.moveCounts) // nodes that take pods again are drained again
 	}
 	if rec.Run == "" {
 		return // there was nothing to do
@@ -347,24 +348,24 @@ func (r *rules) progress(w *upgrade.World, rec *record.Record) {
 		r.fail("total", "%d of %d nodes are replaced", rec.Replaced, rec.Total)
 	}
 	reached := slices.Index(phasesOf(rec), rec.Phase)
-	if rec.Run == r.run && reached < r.phase {
-		r.fail("I10", "phase %q after %q", rec.Phase, phasesOf(rec)[r.phase])
+	if rec.Run == r.run && reached < r.furthestPhase {
+		r.fail("I10", "phase %q after %q", rec.Phase, phasesOf(rec)[r.furthestPhase])
 	}
-	r.run, r.phase = rec.Run, reached
+	r.run, r.furthestPhase = rec.Run, reached
 }
 
-// mustGo reports whether a drain must wait until the pod has left its node. lost is true for a node whose kubelet no longer answers.
-func mustGo(pod *corev1.Pod, lost bool) bool {
+// mustLeave reports whether a drain must wait until the pod has left its node. lost is true for a node whose kubelet no longer answers.
+func mustLeave(pod *corev1.Pod, lost bool) bool {
 	if pod.Annotations[corev1.MirrorPodAnnotationKey] != "" || pod.Status.Phase == corev1.PodSucceeded {
 		return false
 	}
 	if len(pod.OwnerReferences) > 0 && pod.OwnerReferences[0].Kind == string(DaemonSet) {
 		return false
 	}
-	return !skipped(pod) && (pod.DeletionTimestamp == nil || !lost)
+	return !isSkipped(pod) && (pod.DeletionTimestamp == nil || !lost)
 }
 
-// silent reports whether the node's kubelet has been unreachable for so long that a drain does not wait for deleted pods.
-func silent(node *corev1.Node, now time.Time) bool {
-	return node != nil && !isReady(node) && now.Sub(node.Status.Conditions[0].LastTransitionTime.Time) >= 5*time.Minute
+// isSilent reports whether the node's kubelet has been unreachable for so long that a drain does not wait for deleted pods.
+func isSilent(node *corev1.Node, now time.Time) bool {
+	return node != nil && !isNodeReady(node) && now.Sub(node.Status.Conditions[0].LastTransitionTime.Time) >= 5*time.Minute
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// scaleDown gives some worlds a workload that its owner scales down and, in most cases, up again. It draws from its own generator.
-func scaleDown(p *Plan) {
+// removeOperationSurge gives some worlds a workload that its owner scales down and, in most cases, up again. It draws from its own generator.
+func addScaleDown(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x7363616c))}
-	if p.delegated() || p.shortLived() || !d.chance(6) {
+	if p.isDelegated() || p.isShortLived() || !d.chance(6) {
 		return
 	}
 	for i := range p.Workloads {
@@ -31,18 +31,18 @@ func scaleDown(p *Plan) {
 	}
 }
 
-// rescale schedules the owner's changes of the workload's scale.
-func (c *cluster) rescale(m *maker) {
+// scheduleScaling schedules the owner's changes of the workload's scale.
+func (c *cluster) scheduleScaling(m *controller) {
 	if m.Down == 0 {
 		return
 	}
 	syncAll := func() {
 		for _, name := range sortedKeys(c.budgets) {
-			c.sync(name)
+			c.syncBudget(name)
 		}
 	}
 	c.after(m.Down, func() {
-		if m.scale = m.Low; !c.ending {
+		if m.scale = m.Low; !c.namespaceEnding {
 			c.deleteSurplus(m)
 		}
 		syncAll()
@@ -51,23 +51,23 @@ func (c *cluster) rescale(m *maker) {
 		c.after(m.Up, func() {
 			m.scale, m.refused = m.Replicas, m.Shut && !c.calm
 			syncAll()
-			c.make(m)
+			c.createMissingPods(m)
 		})
 	}
 }
 
 // deleteSurplus deletes the pods by which the workload exceeds its scale. Of a StatefulSet it deletes the highest ordinals, and of
 // others unready pods first.
-func (c *cluster) deleteSurplus(m *maker) {
+func (c *cluster) deleteSurplus(m *controller) {
 	var ready, unready []types.UID
 	for _, uid := range sortedKeys(c.pods) {
 		pod := c.pods[uid]
 		switch ordinal, _ := strconv.Atoi(strings.TrimPrefix(pod.Name, m.Name+"-")); {
 		case pod.Labels["app"] != m.Name || pod.DeletionTimestamp != nil:
 		case m.Kind == StatefulSet && ordinal >= m.scale:
-			c.delete(uid)
+			c.deletePod(uid)
 		case m.Kind == StatefulSet:
-		case podIsReady(pod):
+		case isPodReady(pod):
 			ready = append(ready, uid)
 		default:
 			unready = append(unready, uid)
@@ -75,16 +75,16 @@ func (c *cluster) deleteSurplus(m *maker) {
 	}
 	if all := slices.Concat(ready, unready); len(all) > m.scale {
 		for _, uid := range all[m.scale:] {
-			c.delete(uid)
+			c.deletePod(uid)
 		}
 	}
 }
 
-// owed returns how many ready pods the upgrade must leave the workload. before is the number before the upgrade. It is less while the
+// requiredReady returns how many ready pods the upgrade must leave the workload. before is the number before the upgrade. It is less while the
 // owner has scaled the workload down, and shortly after. It is zero if the pods were gone before the upgrade evicted any.
-func (r *rules) owed(app *Workload, before int, record *record.Record) int {
+func (r *rules) requiredReady(app *Workload, before int, record *record.Record) int {
 	const noticed = 10 * time.Second
-	since := r.c.now.Sub(start())
+	since := r.c.now.Sub(worldStart())
 	known, evicted := record.Workloads[app.id().String()]
 	switch {
 	case app.Down == 0 || since < app.Down:

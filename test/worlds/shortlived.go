@@ -14,11 +14,11 @@ import (
 // week is how long the nodes of a short-lived upgrade may take to end (GKE G90).
 const week = 7 * 24 * time.Hour
 
-// shortLived makes nodes end by themselves within days, in some worlds with a cloud. It draws from its own generator, so that all
+// isShortLived makes nodes end by themselves within days, in some worlds with a cloud. It draws from its own generator, so that all
 // other worlds stay the same.
-func shortLived(p *Plan) {
+func drawShortLived(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73686f72))}
-	if !p.sized() || p.delegated() || p.blueGreen() || !d.chance(4) {
+	if !p.hasSize() || p.isDelegated() || p.isBlueGreen() || !d.chance(4) {
 		return
 	}
 	r := &p.Request
@@ -35,15 +35,15 @@ func shortLived(p *Plan) {
 	}
 }
 
-func (p *Plan) shortLived() bool { return p.Request.Strategy == record.ShortLived }
+func (p *Plan) isShortLived() bool { return p.Request.Strategy == record.ShortLived }
 
-// expires checks G90: the group is pointed at its revision, no node is touched, and the nodes that are left are listed for a week.
-func (r *rules) expires(w *upgrade.World, step *upgrade.Step) {
+// checkExpiry checks G90: the group is pointed at its revision, no node is touched, and the nodes that are left are listed for a week.
+func (r *rules) checkExpiry(w *upgrade.World, step *upgrade.Step) {
 	for _, action := range step.Actions {
 		if _, points := action.(nodegroup.SetRevision); !points {
 			r.fail("G90", "%s", action)
 		}
-		r.capacity(w, &step.Record, action)
+		r.checkGroupChange(w, &step.Record, action)
 	}
 	rec := &step.Record
 	if !step.Finished || rec.Run == "" {

@@ -10,7 +10,7 @@ import (
 func Shrink(plan Plan, tries int) Plan {
 	for smaller := true; smaller; {
 		smaller = false
-		for _, candidate := range candidates(plan) {
+		for _, candidate := range smallerPlans(plan) {
 			if tries--; tries < 0 {
 				return plan
 			}
@@ -23,8 +23,8 @@ func Shrink(plan Plan, tries int) Plan {
 	return plan
 }
 
-// candidates returns the plans that lack one part each, large parts first.
-func candidates(p Plan) []Plan {
+// smallerPlans returns the plans that lack one part each, large parts first.
+func smallerPlans(p Plan) []Plan {
 	var plans []Plan
 	for i := range p.Actors {
 		q := p
@@ -59,11 +59,11 @@ func candidates(p Plan) []Plan {
 			plans = append(plans, q)
 		}
 	}
-	return append(plans, plainer(p)...)
+	return append(plans, plansWithoutOddity(p)...)
 }
 
-// plainer returns the plans with one oddity less.
-func plainer(p Plan) []Plan {
+// plansWithoutOddity returns the plans with one oddity less.
+func plansWithoutOddity(p Plan) []Plan {
 	var plans []Plan
 	for i := range p.Nodes {
 		if p.Nodes[i].Marks != 0 {

@@ -14,47 +14,47 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// soaks is the state of the rules about blue-green upgrades.
-type soaks struct {
-	// spent is the length of all soaks. before is the length of those that began before the phase of the last soak.
-	spent, before time.Duration
-	// rested is when the drain of a node last ended. began is when the phase of the last soak began.
-	rested, began time.Time
-	// last is true once the last soak has begun. completed is true once a user has ended it.
-	last, completed bool
-	// early is true for a process that begins long before the end of a soak.
-	early bool
+// soakState is the state of the rules about blue-green upgrades.
+type soakState struct {
+	// total is the length of all soaks. beforeLast is the length of all soaks before the phase of the last soak.
+	total, beforeLast time.Duration
+	// lastDrainEnded is when the drain of a node last ended. lastBegan is when the phase of the last soak began.
+	lastDrainEnded, lastBegan time.Time
+	// lastHasBegun is true after the last soak has begun. completed is true after a user has ended it.
+	lastHasBegun, completed bool
+	// exitsEarly is true for a process that begins long before the end of a soak. It must exit at once.
+	exitsEarly bool
 }
 
-// bothColours checks one decision of a blue-green upgrade.
-func (r *rules) bothColours(w *upgrade.World, step *upgrade.Step) {
+// checkBlueGreen checks one decision of a blue-green upgrade.
+func (r *rules) checkBlueGreen(w *upgrade.World, step *upgrade.Step) {
 	rec := &step.Record
 	if !isBlueGreen(rec) || rec.Stopping == record.Aborted {
 		return
 	}
-	if r.soaks.early && r.quiet && (len(step.Actions) > 0 || !step.Finished || rec.Result != record.Waiting) {
+	if r.soaks.exitsEarly && r.quiet && (len(step.Actions) > 0 || !step.Finished || rec.Result != record.Waiting) {
 		r.fail("G47", "it soaks until %s, and the command does %v: %q", w.Record.Soak.Until, step.Actions, rec.Result)
 	}
-	r.heldFirst(w, step)
-	r.batches(w, rec)
-	r.soaking(w, rec)
-	r.deletes(w, step)
+	r.checkHeldFirst(w, step)
+	r.checkBatches(w, rec)
+	r.checkSoak(w, rec)
+	r.checkDeletions(w, step)
 	if beganAt := rec.PhaseBegan.Add(time.Minute); r.quiet && (w.Now.After(beganAt) || rec.Result == record.Waiting) {
-		r.holds(w, rec)
+		r.checkHolds(w, rec)
 	}
 }
 
-// batches checks G44 to G47. Nodes are started batch by batch, each after the soak of the previous batch. A node that is not empty in
+// checkBatches checks G44 to G47. Nodes are started batch by batch, each after the soak of the previous batch. A node that is not empty in
 // time is kept.
-func (r *rules) batches(w *upgrade.World, rec *record.Record) {
+func (r *rules) checkBatches(w *upgrade.World, rec *record.Record) {
 	for name, before := range w.Record.Nodes {
 		n, kept := rec.Nodes[name]
 		if isInDrain(before.State) && (!kept || !isInDrain(n.State)) {
-			r.soaks.rested = w.Now
+			r.soaks.lastDrainEnded = w.Now
 		}
-		if m := find(w, name); m != nil && kept && n.State == record.NodeParked && before.State != record.NodeParked && n.Reason == "" {
+		if m := memberNamed(w, name); m != nil && kept && n.State == record.NodeParked && before.State != record.NodeParked && n.Reason == "" {
 			for _, pod := range m.Pods {
-				if mustGo(pod, silent(m.Node, w.Now)) {
+				if mustLeave(pod, isSilent(m.Node, w.Now)) {
 					r.fail("G44", "node %s is kept for empty, and has pod %s", name, pod.Name)
 				}
 			}
@@ -72,10 +72,10 @@ func (r *rules) batches(w *upgrade.World, rec *record.Record) {
 		case asked.Batch == 0:
 			r.fail("G46", "node %s is drained, and batches have no nodes", name)
 		case n.Batch == 1 || r.duties.batches[n.Batch] != nil:
-		case r.soaks.spent >= mostSoak:
-			r.fail("G50", "node %s is drained after soaks of %s", name, r.soaks.spent)
-		case w.Now.Sub(r.soaks.rested) < asked.BatchSoak.Duration:
-			r.fail("G47", "batch %d is begun %s after the one before it was drained", n.Batch, w.Now.Sub(r.soaks.rested))
+		case r.soaks.total >= maxSoak:
+			r.fail("G50", "node %s is drained after soaks of %s", name, r.soaks.total)
+		case w.Now.Sub(r.soaks.lastDrainEnded) < asked.BatchSoak.Duration:
+			r.fail("G47", "batch %d is begun %s after the one before it was drained", n.Batch, w.Now.Sub(r.soaks.lastDrainEnded))
 		}
 		for other, o := range w.Record.Nodes {
 			if o.Batch < n.Batch && isInDrain(o.State) {
@@ -89,21 +89,21 @@ func isInDrain(s record.NodeState) bool {
 	return s == record.NodeDraining || s == record.NodeForcing || s == record.NodeEmpty
 }
 
-// soaking checks G47 to G52. Each soak takes its time, and all together take at most a week. The last soak ends early only if a user
+// checkSoak checks G47 to G52. Each soak takes its time, and all together take at most a week. The last soak ends early only if a user
 // requests it.
-func (r *rules) soaking(w *upgrade.World, rec *record.Record) {
+func (r *rules) checkSoak(w *upgrade.World, rec *record.Record) {
 	before, now, asked := w.Record.Soak, rec.Soak, rec.Request.BlueGreen
 	soaksLast := rec.Phase == record.PhaseSoak || rec.Phase == record.PhaseDeleteBlue
 	completes := w.Asked.Verb == record.VerbComplete && w.Asked.Run == rec.Run && (w.Record.Phase == record.PhaseSoak || rec.Phase == record.PhaseSoak)
 	r.soaks.completed = r.soaks.completed || completes
-	if soaksLast && r.soaks.began.IsZero() {
-		r.soaks.began, r.soaks.before = w.Now, r.soaks.spent
+	if soaksLast && r.soaks.lastBegan.IsZero() {
+		r.soaks.lastBegan, r.soaks.beforeLast = w.Now, r.soaks.total
 	}
 	ended := !before.Until.After(w.Now) // the next soak may begin at once
 	switch {
 	case now.Until.Equal(before.Until):
 	case now.Until.IsZero() && now.Left.Duration > 0 && ended && before.Left.Duration == 0 && w.Record.Phase != rec.Phase:
-		r.beginsSoak(w, rec, soaksLast)
+		r.checkSoakLength(w, rec, soaksLast)
 	case now.Until.IsZero() && now.Left.Duration > 0:
 		if left := before.Until.Sub(w.Now); now.Left.Duration != left {
 			r.fail("G54", "it is paused with %s of its soak left, and keeps %s", left, now.Left)
@@ -113,7 +113,7 @@ func (r *rules) soaking(w *upgrade.World, rec *record.Record) {
 			r.fail("G47", "a soak ends %s before its time", before.Until.Sub(w.Now))
 		}
 	case before.Until.IsZero() || (ended && w.Record.Phase != rec.Phase):
-		r.beginsSoak(w, rec, soaksLast)
+		r.checkSoakLength(w, rec, soaksLast)
 	case !completes || now.Until.After(w.Now):
 		r.fail("G52", "the end of a soak moves from %s to %s", before.Until, now.Until)
 	}
@@ -123,25 +123,25 @@ func (r *rules) soaking(w *upgrade.World, rec *record.Record) {
 	if overdue := now.Until.Add(time.Minute); r.quiet && r.c.plan.Stay && !now.Until.IsZero() && w.Now.After(overdue) && !r.lacksPods(w) {
 		r.fail("G49", "a soak is over since %s, and nothing follows", now.Until)
 	}
-	if due := min(asked.Soak.Duration, mostSoak-r.soaks.before); rec.Phase == record.PhaseDeleteBlue && w.Record.Phase != rec.Phase && !r.soaks.completed && w.Now.Sub(r.soaks.began) < due {
-		r.fail("G49", "outdated nodes are deleted %s after the last soak began, want %s", w.Now.Sub(r.soaks.began), due)
+	if due := min(asked.Soak.Duration, maxSoak-r.soaks.beforeLast); rec.Phase == record.PhaseDeleteBlue && w.Record.Phase != rec.Phase && !r.soaks.completed && w.Now.Sub(r.soaks.lastBegan) < due {
+		r.fail("G49", "outdated nodes are deleted %s after the last soak began, want %s", w.Now.Sub(r.soaks.lastBegan), due)
 	}
 }
 
-// beginsSoak checks the length of a soak. It is the requested length, or the rest of the week, or what a pause left of it.
-func (r *rules) beginsSoak(w *upgrade.World, record *record.Record, last bool) {
+// checkSoakLength checks the length of a soak. It is the requested length, or the rest of the week, or what a pause left of it.
+func (r *rules) checkSoakLength(w *upgrade.World, record *record.Record, last bool) {
 	want := w.Record.Soak.Left.Duration
 	if want == 0 {
 		want = record.Request.BlueGreen.BatchSoak.Duration
 		if last {
 			want = record.Request.BlueGreen.Soak.Duration
 		}
-		want = max(0, min(want, mostSoak-r.soaks.spent))
-		r.soaks.spent += want
-		if last && r.soaks.last {
+		want = max(0, min(want, maxSoak-r.soaks.total))
+		r.soaks.total += want
+		if last && r.soaks.lastHasBegun {
 			r.fail("G49", "it soaks for a second time before the outdated nodes are deleted")
 		}
-		r.soaks.last = last
+		r.soaks.lastHasBegun = last
 	}
 	got := record.Soak.Until.Sub(w.Now)
 	if record.Soak.Until.IsZero() { // the soak is paused when it begins
@@ -152,14 +152,14 @@ func (r *rules) beginsSoak(w *upgrade.World, record *record.Record, last bool) {
 	}
 }
 
-// deletes checks G53: outdated nodes and their pods are deleted only in the last phase. That phase is neither paused nor rolled back.
-func (r *rules) deletes(w *upgrade.World, step *upgrade.Step) {
+// checkDeletions checks G53: outdated nodes and their pods are deleted only in the last phase. That phase is neither paused nor rolled back.
+func (r *rules) checkDeletions(w *upgrade.World, step *upgrade.Step) {
 	rec := &step.Record
 	if !isDeletingBlue(rec) {
 		for _, action := range step.Actions {
 			_, deletes := action.(schedule.Deletion)
 			if a, ends := action.(nodegroup.Terminate); ends {
-				m := find(w, a.Node)
+				m := memberNamed(w, a.Node)
 				deletes = m != nil && m.Outdated
 			}
 			if deletes {
@@ -174,8 +174,8 @@ func (r *rules) deletes(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// graced checks G53 for grace periods: a deleted pod keeps its own, up to an hour.
-func (r *rules) graced(pod *corev1.Pod, a schedule.Deletion) {
+// checkGraceUpToAnHour checks G53 for grace periods: a deleted pod keeps its own, up to an hour.
+func (r *rules) checkGraceUpToAnHour(pod *corev1.Pod, a schedule.Deletion) {
 	want := int64(0)
 	if *pod.Spec.TerminationGracePeriodSeconds > 3600 {
 		want = 3600
@@ -185,8 +185,8 @@ func (r *rules) graced(pod *corev1.Pod, a schedule.Deletion) {
 	}
 }
 
-// fencedFirst checks G43 and G53: no pod is evicted before all outdated nodes are fenced, and none once these nodes are being deleted.
-func (r *rules) fencedFirst(w *upgrade.World, stored *record.Record, a nodegroup.Action) {
+// checkFencedFirst checks G43 and G53: no pod is evicted before all outdated nodes are fenced, and none once these nodes are being deleted.
+func (r *rules) checkFencedFirst(w *upgrade.World, stored *record.Record, a nodegroup.Action) {
 	if !isBlueGreen(stored) {
 		return
 	}
@@ -200,9 +200,9 @@ func (r *rules) fencedFirst(w *upgrade.World, stored *record.Record, a nodegroup
 	}
 }
 
-// holds checks G42 and G51: autoscalers are kept from the nodes of both colours while nodes are drained, and only from the outdated
+// checkHolds checks G42 and G51: autoscalers are kept from the nodes of both colours while nodes are drained, and only from the outdated
 // ones during the last soak.
-func (r *rules) holds(w *upgrade.World, rec *record.Record) {
+func (r *rules) checkHolds(w *upgrade.World, rec *record.Record) {
 	if rec.Phase != record.PhaseDrainBlue && rec.Phase != record.PhaseSoak {
 		return
 	}
@@ -215,7 +215,7 @@ func (r *rules) holds(w *upgrade.World, rec *record.Record) {
 			continue // the control plane is about to write to this node, too
 		}
 		want := m.Outdated || rec.Phase == record.PhaseDrainBlue
-		if held := keptFromScaler(m.Node); held != want {
+		if held := hasScaleDownDisabled(m.Node); held != want {
 			rule := "G42"
 			if !want {
 				rule = "G51"
@@ -225,36 +225,36 @@ func (r *rules) holds(w *upgrade.World, rec *record.Record) {
 	}
 }
 
-// heldFirst checks G42 at the start: autoscalers are kept from the group's outdated nodes before anything else is done to the group.
-func (r *rules) heldFirst(w *upgrade.World, step *upgrade.Step) {
+// checkHeldFirst checks G42 at the start: autoscalers are kept from the group's outdated nodes before anything else is done to the group.
+func (r *rules) checkHeldFirst(w *upgrade.World, step *upgrade.Step) {
 	if step.Record.Phase != record.PhaseSetup || step.Record.Stopping != "" || !slices.ContainsFunc(step.Actions, nodegroup.IsCloudAction) {
 		return
 	}
 	for i := range w.Members {
 		m := &w.Members[i]
-		if m.Outdated && serves(m) && m.Instance.State == nodegroup.InstanceInService && !keptFromScaler(m.Node) {
+		if m.Outdated && hasReadyNode(m) && m.Instance.State == nodegroup.InstanceInService && !hasScaleDownDisabled(m.Node) {
 			r.fail("G42", "%v, and autoscalers are not kept from node %s", step.Actions, m.Name())
 		}
 	}
 }
 
-// stays reports whether the upgrade stopped in a phase in which the nodes of both colours stay as they are.
-func (r *rules) stays(rec *record.Record) bool {
+// keepsBothColours reports whether the upgrade stopped in a phase in which the nodes of both colours stay as they are.
+func (r *rules) keepsBothColours(rec *record.Record) bool {
 	staying := []record.Phase{record.PhaseCordonBlue, record.PhaseDrainBlue, record.PhaseSoak, record.PhaseDeleteBlue}
-	if r.c.plan.autoscaled() {
+	if r.c.plan.isAutoscaled() {
 		staying = append(staying, record.PhaseWait)
 	}
-	return (isBlueGreen(rec) || r.c.plan.autoscaled()) && slices.Contains(staying, rec.Phase) && rec.Result != record.Aborted && rec.Stopping != record.Aborted
+	return (isBlueGreen(rec) || r.c.plan.isAutoscaled()) && slices.Contains(staying, rec.Phase) && rec.Result != record.Aborted && rec.Stopping != record.Aborted
 }
 
-// standing checks G54: outdated nodes keep their fence, and the processes that would change the group stay suspended. Nodes that were
+// checkBothColoursKept checks G54: outdated nodes keep their fence, and the processes that would change the group stay suspended. Nodes that were
 // current before are as other actors left them.
-func (r *rules) standing(rec record.Record) {
+func (r *rules) checkBothColoursKept(rec record.Record) {
 	if rec.Result != record.Waiting && !strings.Contains(rec.Message, "both stay") {
 		r.fail("G54", "it does not say that both colours stay: %q", rec.Message)
 	}
 	for _, process := range []string{rebalance, alarm} {
-		if !r.resumed && !slices.Contains(r.c.cloud.suspended, process) {
+		if !r.resumedByOthers && !slices.Contains(r.c.cloud.suspended, process) {
 			r.fail("G54", "%s runs again", process)
 		}
 	}
@@ -262,20 +262,20 @@ func (r *rules) standing(rec record.Record) {
 		node, shadow, i := r.c.nodes[name], r.c.shadow[name], r.c.instanceOf(r.c.nodes[name])
 		switch {
 		case i == nil || i.leaving || shadow == nil || r.stripped[name]:
-		case len(rec.Request.Current) == 0 && strings.HasPrefix(name, "cur-") && node.Annotations[nodemark.AnnotationRun] == "" && !sameMarks(node, shadow):
+		case len(rec.Request.Current) == 0 && strings.HasPrefix(name, "cur-") && node.Annotations[nodemark.AnnotationRun] == "" && !haveSameMarks(node, shadow):
 			r.fail("I4", "node %s, which was current, is %+v %v %v", name, node.Spec, node.Labels, node.Annotations)
-		case !r.verbsOnly() || rec.Phase == record.PhaseCordonBlue || i.revision == rec.Target.ID:
+		case !r.hasOnlyUserRequests() || rec.Phase == record.PhaseCordonBlue || i.revision == rec.Target.ID:
 		case !node.Spec.Unschedulable || node.Annotations[nodemark.AnnotationRun] != rec.Run:
 			r.fail("G54", "node %s is fenced no more: %+v %v", name, node.Spec, node.Annotations)
 		}
 	}
 }
 
-// waits checks an upgrade that exited until its soak is over.
-func (r *rules) waits(record record.Record) {
+// checkWaiting checks an upgrade that exited until its soak is over.
+func (r *rules) checkWaiting(record record.Record) {
 	left := record.Soak.Until.Sub(record.Ended)
 	switch {
-	case r.c.plan.Stay || left <= longWait || (!isBlueGreen(&record) && !r.c.plan.autoscaled()):
+	case r.c.plan.Stay || left <= longWait || (!isBlueGreen(&record) && !r.c.plan.isAutoscaled()):
 		r.fail("end", "it leaves with %s of a soak left", left)
 	case !strings.Contains(record.Message, record.Soak.Until.UTC().Format(time.RFC3339)):
 		r.fail("G47", "it does not say until when it soaks: %q", record.Message)

@@ -11,11 +11,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// slowStarters gives some worlds a workload whose pods take minutes to become ready. On new nodes they take a little more than five
+// addSlowStarters gives some worlds a workload whose pods take minutes to become ready. On new nodes they take a little more than five
 // times as long. It draws from its own generator.
-func slowStarters(p *Plan) {
+func addSlowStarters(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x736c6f77))}
-	if p.delegated() || p.shortLived() || !d.chance(8) {
+	if p.isDelegated() || p.isShortLived() || !d.chance(8) {
 		return
 	}
 	for i := range p.Workloads {
@@ -29,8 +29,8 @@ func slowStarters(p *Plan) {
 	}
 }
 
-// tellStart writes on a first pod when it was started, and when it became ready.
-func tellStart(m *maker, pod *corev1.Pod) {
+// writeStartTimes writes on a first pod when it was started, and when it became ready.
+func writeStartTimes(m *controller, pod *corev1.Pod) {
 	pod.Status.StartTime = pod.CreationTimestamp.DeepCopy()
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
@@ -39,9 +39,9 @@ func tellStart(m *maker, pod *corev1.Pod) {
 	}
 }
 
-// givesTime checks I11 for pods that usually take long to become ready: an upgrade does not stop for such a pod before five times that
+// checkTimeToRecover checks I11 for pods that usually take long to become ready: an upgrade does not stop for such a pod before five times that
 // long.
-func (r *rules) givesTime(w *upgrade.World, step *upgrade.Step) {
+func (r *rules) checkTimeToRecover(w *upgrade.World, step *upgrade.Step) {
 	_, last, _ := strings.Cut(step.Record.Message, "--ignore-unready=")
 	for _, u := range step.Status.Unhealthy {
 		if !r.quiet || u.Pod == "" || !strings.HasPrefix(last, u.Name) {
@@ -52,7 +52,7 @@ func (r *rules) givesTime(w *upgrade.World, step *upgrade.Step) {
 			if !app.Tells || app.id().String() != u.Name {
 				continue
 			}
-			for _, pod := range living(w, app) {
+			for _, pod := range livePodsOf(w, app) {
 				if age := w.Now.Sub(pod.CreationTimestamp.Time); pod.Name == u.Pod && pod.Spec.NodeName != "" && age < 5*app.Ready {
 					r.fail("I11", "it stops for pod %s after %s, and pods of %s take %s to become ready", u.Pod, age, u.Name, app.Ready)
 				}

@@ -19,7 +19,7 @@ import (
 // Tally counts the worlds in which each word was met, by its category and name.
 type Tally map[[2]string]int
 
-func (t Tally) met(what, name string) { t[[2]string{what, name}] = 1 }
+func (t Tally) count(what, name string) { t[[2]string{what, name}] = 1 }
 
 // Add adds the counts of another tally.
 func (t Tally) Add(other Tally) {
@@ -28,70 +28,70 @@ func (t Tally) Add(other Tally) {
 	}
 }
 
-// plan counts the parts of the world.
-func (t Tally) plan(p *Plan) {
-	t.met("provider", p.Provider)
-	t.met("like", p.Request.Like)
-	t.met("strategy", string(p.Request.Strategy))
-	t.met("on-timeout", string(p.Request.OnTimeout))
+// countPlan counts the parts of the world.
+func (t Tally) countPlan(p *Plan) {
+	t.count("provider", p.Provider)
+	t.count("like", p.Request.Like)
+	t.count("strategy", string(p.Request.Strategy))
+	t.count("on-timeout", string(p.Request.OnTimeout))
 	for _, w := range p.Workloads {
-		t.met("workload", string(w.Kind))
+		t.count("workload", string(w.Kind))
 		if w.Rollout != "" {
-			t.met("rollout", string(w.Rollout))
+			t.count("rollout", string(w.Rollout))
 		}
 		if w.Role != "" {
-			t.met("role", string(w.Role))
+			t.count("role", string(w.Role))
 		}
 	}
-	t.health(p)
-	t.balancer(&p.Balancer)
+	t.countHealth(p)
+	t.countBalancer(&p.Balancer)
 	for _, b := range p.Budgets {
-		t.met("budget", string(b.Shape))
+		t.count("budget", string(b.Shape))
 	}
 }
 
-// step counts what one decision was based on, and what it says.
-func (t Tally) step(w *upgrade.World, step *upgrade.Step) {
+// countStep counts what one decision was based on, and what it says.
+func (t Tally) countStep(w *upgrade.World, step *upgrade.Step) {
 	if step.Record.Run == "" {
 		return // there is nothing to do
 	}
-	t.met("phase", string(step.Record.Phase))
+	t.count("phase", string(step.Record.Phase))
 	for _, n := range step.Status.Nodes {
-		t.met("state", string(n.State))
+		t.count("state", string(n.State))
 	}
 	for name := range w.Record.Nodes {
 		if _, left := step.Record.Nodes[name]; !left {
-			t.met("state", string(record.NodeGone))
+			t.count("state", string(record.NodeGone))
 		}
 	}
 	for _, i := range w.Group.Instances {
-		t.met("instance", string(i.State))
+		t.count("instance", string(i.State))
 	}
-	t.targets(step)
+	t.countTargets(step)
 	for _, b := range step.Blocked {
-		t.met("blocked", string(b.Kind))
+		t.count("blocked", string(b.Kind))
 	}
 	for i := range w.Members {
 		m := &w.Members[i]
 		if _, started := step.Record.Nodes[m.Name()]; started && m.Node != nil {
-			t.pods(m, w)
+			t.countPodReasons(m, w)
 		}
 	}
 }
 
-// pods counts why pods of a draining node are not evicted.
-func (t Tally) pods(m *nodegroup.Member, w *upgrade.World) {
-	lost := silent(m.Node, w.Now)
+// countPodReasons counts why pods of a draining node are not evicted.
+func (t Tally) countPodReasons(m *nodegroup.Member, w *upgrade.World) {
+	lost := isSilent(m.Node, w.Now)
 	for _, pod := range m.Pods {
 		if reason := drain.Judge(pod, w.Request.Policy(), lost).Reason; reason != "" {
-			t.met("pod", string(reason))
+			t.count("pod", string(reason))
 		}
 	}
 }
 
 // Write prints the histogram. It also lists declared words that were not met.
 func (t Tally) Write(w io.Writer) error {
-	for _, key := range declared() {
+	for _, key := range declaredWords() {
 		t[key] += 0
 	}
 	met := slices.SortedFunc(maps.Keys(t), func(a, b [2]string) int { return cmp.Or(strings.Compare(a[0], b[0]), strings.Compare(a[1], b[1])) })
@@ -109,7 +109,7 @@ const perMille = 1000
 // Rare lists the declared words that were met in less than one of a thousand worlds. It lists none for a run of fewer worlds.
 func (t Tally) Rare(ran int) []string {
 	var rare []string
-	for _, key := range declared() {
+	for _, key := range declaredWords() {
 		if t[key] < ran/perMille {
 			rare = append(rare, fmt.Sprintf("%s %q: %d", key[0], key[1], t[key]))
 		}
@@ -117,12 +117,12 @@ func (t Tally) Rare(ran int) []string {
 	return rare
 }
 
-// declared returns all words that worlds must lead to: the faults and actors here, and the words of package upgrade and package drain.
-func declared() [][2]string {
+// declaredWords returns all words that worlds must lead to: the faults and actors here, and the words of package upgrade and package drain.
+func declaredWords() [][2]string {
 	return slices.Concat(
 		keys("actor", slices.Concat(allActors(), rareActors(), verbActors())...),
 		keys("verb", record.VerbPause, record.VerbRollback, record.VerbAbort, record.VerbComplete),
-		keys("second run", refused, takesOver, foreign),
+		keys("second run", secondRunRefused, secondRunTakesOver, foreignRunRefused),
 		keys("fault", allFaults()...),
 		keys("fault", OperationHidden, OperationFails, OperationCancelled, OperationShort, OperationLost, OperationOvertaken, BalancersBlind, FreeKills, RestartForbidden, RestartDenied, RestartLost, RestartKills),
 		keys("workload", Deployment, StatefulSet, DaemonSet, Job, Bare, Mirror, Finished, Ending),
@@ -131,7 +131,7 @@ func declared() [][2]string {
 		keys("like", "eks", "gke"),
 		keys("strategy", record.Surge, record.BlueGreen, record.AutoscaledBlueGreen, record.ShortLived, record.Delegated),
 		keys("on-timeout", record.Fail, record.Force, record.Skip),
-		keys("phase", slices.Concat(phases(), upgrade.Phases(record.BlueGreen), []record.Phase{record.PhaseFollow, record.PhaseExpire, record.PhaseWait})...),
+		keys("phase", slices.Concat(surgePhases(), upgrade.Phases(record.BlueGreen), []record.Phase{record.PhaseFollow, record.PhaseExpire, record.PhaseWait})...),
 		keys("state", record.NodePending, record.NodeFenced, record.NodeDraining, record.NodeForcing, record.NodeEmpty,
 			record.NodeParked, record.NodeRemoving, record.NodeQuarantined, record.NodeDrained, record.NodeGone),
 		keys("instance", nodegroup.InstancePending, nodegroup.InstanceInService, nodegroup.InstanceLeaving, nodegroup.InstanceUnknown),
@@ -179,7 +179,7 @@ func allActions() []string {
 		nodegroup.CancelOperation{},
 		nodemark.DeleteNode{},
 	} {
-		kinds = append(kinds, kindOf(action))
+		kinds = append(kinds, actionKind(action))
 	}
 	return kinds
 }
@@ -192,22 +192,16 @@ func keys[T ~string](what string, names ...T) [][2]string {
 	return all
 }
 
-func phases() []record.Phase {
+func surgePhases() []record.Phase {
 	return upgrade.Phases(record.Surge)
 }
 
 // phasesOf returns the phases of the record's strategy. The way back is always a surge upgrade.
 func phasesOf(record *record.Record) []record.Phase {
 	if record.Rollback {
-		return phases()
+		return surgePhases()
 	}
 	return upgrade.Phases(record.Request.Strategy)
-}
-
-// kindOf returns an action's kind, without its object.
-func kindOf(action nodegroup.Action) string {
-	kind, _, _ := strings.Cut(action.Key(), "/")
-	return kind
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -25,7 +25,7 @@ func TestEveryWordIsDeclared(t *testing.T) {
 		"Strategy": "strategy", "OnTimeout": "on-timeout", "Phase": "phase", "NodeState": "state", "InstanceState": "instance",
 		"Outcome": "outcome", "Result": "result", "ObstacleKind": "blocked", "Reason": "pod", "action": "action", "Verb": "verb", "Rollout": "rollout",
 	}
-	all, found := declared(), map[string]bool{}
+	all, found := declaredWords(), map[string]bool{}
 	for _, folder := range []string{".", "../../pkg/nodegroup", "../../pkg/nodemark", "../../pkg/upgrade", "../../pkg/upgrade/record", "../../pkg/drain", "../../pkg/drain/schedule"} {
 		for _, word := range constants(t, folder) {
 			found[word.of] = true
@@ -44,11 +44,11 @@ func TestEveryWordIsDeclared(t *testing.T) {
 	}
 }
 
-// TestRareListsWhatIsSeldomMet checks that Rare lists words that are met too seldom in a run of many worlds, and nothing in a run of
+// TestRareListsWordsCountedTooSeldom checks that Rare lists words that are met too seldom in a run of many worlds, and nothing in a run of
 // few worlds.
-func TestRareListsWhatIsSeldomMet(t *testing.T) {
+func TestRareListsWordsCountedTooSeldom(t *testing.T) {
 	met := Tally{}
-	for _, key := range declared() {
+	for _, key := range declaredWords() {
 		met[key] = 100
 	}
 	if rare := met.Rare(100_000); len(rare) != 0 {

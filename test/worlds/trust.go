@@ -17,11 +17,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// standby makes the owner of some AWS groups take an outdated instance out of service before the upgrade. Its node is silent since
+// drawStandby makes the owner of some AWS groups take an outdated instance out of service before the upgrade. Its node is silent since
 // then. It draws from its own generator.
-func standby(p *Plan) {
+func drawStandby(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x7374616e))}
-	if p.Provider != "aws" || p.Request.Strategy != record.Surge || p.outdated() <= max(1, p.Request.Surge) || !d.chance(15) {
+	if p.Provider != "aws" || p.Request.Strategy != record.Surge || p.countOutdated() <= max(1, p.Request.Surge) || !d.chance(15) {
 		return
 	}
 	for i := range p.Nodes {
@@ -32,7 +32,7 @@ func standby(p *Plan) {
 	}
 }
 
-func (p *Plan) onStandby() (n int) {
+func (p *Plan) countStandby() (n int) {
 	for _, node := range p.Nodes {
 		if node.Standby {
 			n++
@@ -41,8 +41,8 @@ func (p *Plan) onStandby() (n int) {
 	return n
 }
 
-// leftAlone checks that the upgrade does not touch instances on Standby, and names them when it succeeds.
-func (r *rules) leftAlone(rec record.Record) {
+// checkStandbyUntouched checks that the upgrade does not touch instances on Standby, and names them when it succeeds.
+func (r *rules) checkStandbyUntouched(rec record.Record) {
 	if rec.Run == "" {
 		return
 	}
@@ -57,15 +57,15 @@ func (r *rules) leftAlone(rec record.Record) {
 		case rec.Result == record.Succeeded && !strings.Contains(rec.Message, "kept, because they are on Standby: i-"+name):
 			r.fail("standby", "it does not say that i-%s was left alone: %q", name, rec.Message)
 		}
-		r.tally.met("trust", onStandby)
+		r.tally.count("trust", onStandby)
 	}
 }
 
-// strayMarks gives outdated nodes of some groups annotations of this program that no run of the world wrote. It draws from its own
+// setStrayMarks gives outdated nodes of some groups annotations of this program that no run of the world wrote. It draws from its own
 // generator.
-func strayMarks(p *Plan) {
+func setStrayMarks(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73747279))}
-	if p.delegated() || p.shortLived() || !d.chance(12) {
+	if p.isDelegated() || p.isShortLived() || !d.chance(12) {
 		return
 	}
 	for i := range p.Nodes {
@@ -74,27 +74,27 @@ func strayMarks(p *Plan) {
 	}
 }
 
-// markStray writes annotations on a node that no run of the world wrote.
-func markStray(node *corev1.Node) {
+// writeStrayMarks writes annotations on a node that no run of the world wrote.
+func writeStrayMarks(node *corev1.Node) {
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, nodemark.AnnotationDeadline, nodemark.FormatTime(node.CreationTimestamp.Time))
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, nodemark.AnnotationOwner, `{"namespace":"ops","group":"other","epoch":7}`)
 	nodemark.SetEpoch(node, 7)
-	tellSmaller(node)
+	writeSmallerBaseline(node)
 }
 
-// isStray reports whether the node had annotations of this program before the world's first run.
-func (r *rules) isStray(name string) bool {
+// noteStray reports whether the node had annotations of this program before the world's first run.
+func (r *rules) noteStray(name string) bool {
 	for i, n := range r.c.plan.Nodes {
 		if n.Stray && nodeName(n, i) == name {
-			r.tally.met("trust", stray)
+			r.tally.count("trust", stray)
 			return true
 		}
 	}
 	return false
 }
 
-// withoutOurs returns the node without annotations of this program.
-func withoutOurs(node *corev1.Node) *corev1.Node {
+// withoutOurAnnotations returns the node without annotations of this program.
+func withoutOurAnnotations(node *corev1.Node) *corev1.Node {
 	bare := node.DeepCopy()
 	maps.DeleteFunc(bare.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, nodemark.Domain+"/") })
 	if len(bare.Annotations) == 0 {
@@ -103,11 +103,11 @@ func withoutOurs(node *corev1.Node) *corev1.Node {
 	return bare
 }
 
-// aimRecord adds, in some worlds, another actor who may write the record and changes a node's machine there. It draws from its own
+// addMachineChanges adds, in some worlds, another actor who may write the record and changes a node's machine there. It draws from its own
 // generator.
-func aimRecord(p *Plan) {
+func addMachineChanges(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x61696d65))}
-	if !p.listed() || p.delegated() || p.shortLived() || p.pins() || p.Denial.Kind != "" || !d.chance(12) {
+	if !p.listsMachines() || p.isDelegated() || p.isShortLived() || p.keepsTarget() || p.Denial.Kind != "" || !d.chance(12) {
 		return
 	}
 	most := pick(d, 5*time.Minute, 15*time.Minute, time.Hour)
@@ -116,9 +116,9 @@ func aimRecord(p *Plan) {
 	}
 }
 
-// aim kills the process and writes another machine into the record of a started node: a machine of the group, or a foreign one.
-func (u *user) aim(pick int) bool {
-	if u.aimed != "" || u.process.dead {
+// changeRecordedMachine kills the process and writes another machine into the record of a started node: a machine of the group, or a foreign one.
+func (u *user) changeRecordedMachine(pick int) bool {
+	if u.tamperedNode != "" || u.process.dead {
 		return false
 	}
 	var started []string
@@ -130,49 +130,49 @@ func (u *user) aim(pick int) bool {
 	if len(started) == 0 {
 		return false
 	}
-	u.aimed = started[pick%len(started)]
+	u.tamperedNode = started[pick%len(started)]
 	target := foreignMachine
-	if others := u.c.cloud.living(); pick%2 == 0 && len(others) > 0 {
+	if others := u.c.cloud.liveInstances(); pick%2 == 0 && len(others) > 0 {
 		target = others[pick%len(others)].id
 	}
-	n := u.stored.record.Nodes[u.aimed]
+	n := u.stored.record.Nodes[u.tamperedNode]
 	if n.Instance == target {
 		target = foreignMachine
 	}
-	u.process.die()
-	u.rules.aimed[u.aimed] = n.Instance
+	u.process.crash()
+	u.rules.recordedMachine[u.tamperedNode] = n.Instance
 	n.Instance = target
 	u.stored.record.Nodes = maps.Clone(u.stored.record.Nodes)
-	u.stored.record.Nodes[u.aimed] = n
-	u.rules.say("the record names %s for node %s", target, u.aimed)
+	u.stored.record.Nodes[u.tamperedNode] = n
+	u.rules.logf("the record names %s for node %s", target, u.tamperedNode)
 	return true
 }
 
 // foreignMachine is a machine that does not belong to the group.
 const foreignMachine = "i-elsewhere-outside"
 
-// repair acts as the user, who corrects the record once the upgrade has said what is wrong with it.
-func (u *user) repair(record record.Record) {
-	if named := u.namedBefore(); named.ID == madeUp && strings.Contains(record.Message, "to set the group's revision to workers:"+madeUp) {
-		u.rules.tally.met("trust", recordPointed)
-		*named = u.before
+// repairRecord acts as the user, who corrects the record once the upgrade has said what is wrong with it.
+func (u *user) repairRecord(record record.Record) {
+	if named := u.recordedRevisionBefore(); named.ID == madeUp && strings.Contains(record.Message, "to set the group's revision to workers:"+madeUp) {
+		u.rules.tally.count("trust", recordPointed)
+		*named = u.realPrevious
 	}
-	n, known := u.stored.record.Nodes[u.aimed]
-	if u.aimed == "" || !known || !saysAimed(&record) {
+	n, known := u.stored.record.Nodes[u.tamperedNode]
+	if u.tamperedNode == "" || !known || !reportsChangedRecord(&record) {
 		return
 	}
-	u.rules.tally.met("trust", recordAimed)
-	n.Instance = u.rules.aimed[u.aimed]
+	u.rules.tally.count("trust", recordAimed)
+	n.Instance = u.rules.recordedMachine[u.tamperedNode]
 	u.stored.record.Nodes = maps.Clone(u.stored.record.Nodes)
-	u.stored.record.Nodes[u.aimed] = n
+	u.stored.record.Nodes[u.tamperedNode] = n
 }
 
-func saysAimed(rec *record.Record) bool {
+func reportsChangedRecord(rec *record.Record) bool {
 	return rec.Result == record.Failed && strings.Contains(rec.Message, "another process changed the record")
 }
 
-// own checks S31: only the machine that belongs to the node is terminated.
-func (r *rules) own(a nodegroup.Terminate) {
+// checkOwnMachine checks S31: only the machine that belongs to the node is terminated.
+func (r *rules) checkOwnMachine(a nodegroup.Terminate) {
 	node := r.c.nodes[a.Node]
 	if a.Instance == foreignMachine {
 		r.fail("S31", "%s, which is none of the group's", a)
@@ -182,40 +182,40 @@ func (r *rules) own(a nodegroup.Terminate) {
 	}
 }
 
-// rebuilds checks S30: if the record were lost now, it could be rebuilt from the annotations of all fenced nodes. A fenced node that
+// checkRebuilds checks S30: if the record were lost now, it could be rebuilt from the annotations of all fenced nodes. A fenced node that
 // says something else is contradicted. A node that is not fenced is ignored. No limit is extended.
-func (r *rules) rebuilds(p *process, w *upgrade.World) {
-	if p.turns%10 != 7 || !r.quiet || !r.c.plan.sized() || w.Record.Run == "" || w.Record.Sizes.Desired == 0 {
+func (r *rules) checkRebuilds(p *process, w *upgrade.World) {
+	if p.turns%10 != 7 || !r.quiet || !r.c.plan.hasSize() || w.Record.Run == "" || w.Record.Sizes.Desired == 0 {
 		return
 	}
 	fenced, others := splitFenced(w)
 	if len(fenced) < 2 {
 		return
 	}
-	r.tally.met("trust", recordLost)
+	r.tally.count("trust", recordLost)
 	if w.Record.Sizes.Desired > 1 {
-		r.contradicted(w, fenced[0], tellSmaller)
+		r.checkContradiction(w, fenced[0], writeSmallerBaseline)
 	}
-	r.contradicted(w, fenced[1], func(n *corev1.Node) { n.Annotations[nodemark.AnnotationRun] = "evil" })
-	record, err := rebuiltWith(w, fenced[0], func(n *corev1.Node) {
+	r.checkContradiction(w, fenced[1], func(n *corev1.Node) { n.Annotations[nodemark.AnnotationRun] = "evil" })
+	record, err := rebuildWithLie(w, fenced[0], func(n *corev1.Node) {
 		n.Annotations[nodemark.AnnotationDeadline] = nodemark.FormatTime(w.Now.Add(1000 * time.Hour))
 	})
-	r.rebuilt(w, &record, err)
+	r.checkRebuiltRecord(w, &record, err)
 	for _, name := range sortedKeys(record.Nodes) {
 		n := record.Nodes[name]
 		if n.Deadline.After(w.Now.Add(w.Request.DrainTimeout.Duration)) {
 			r.fail("S30", "node %s is given until %s by its own mark", name, n.Deadline)
 		}
-		if !n.Deadline.IsZero() && n.Deadline.Before(start()) {
+		if !n.Deadline.IsZero() && n.Deadline.Before(worldStart()) {
 			r.fail("S30", "node %s is taken for one in drain by a mark that the run did not write", name)
 		}
 	}
 	if len(others) > 0 {
-		record, err := rebuiltWith(w, others[0], func(n *corev1.Node) {
+		record, err := rebuildWithLie(w, others[0], func(n *corev1.Node) {
 			nodemark.SetHold(n, "evil")
-			tellSmaller(n)
+			writeSmallerBaseline(n)
 		})
-		r.rebuilt(w, &record, err)
+		r.checkRebuiltRecord(w, &record, err)
 	}
 }
 
@@ -233,13 +233,13 @@ func splitFenced(w *upgrade.World) (fenced, others []int) {
 	return fenced, others
 }
 
-// tellSmaller writes on a node that its group had one node before the upgrade.
-func tellSmaller(node *corev1.Node) {
+// writeSmallerBaseline writes on a node that its group had one node before the upgrade.
+func writeSmallerBaseline(node *corev1.Node) {
 	nodemark.SetGroupBaseline(node, `{"desired":1,"min":0,"max":1}`)
 }
 
-// rebuiltWith returns the record that is rebuilt if one of the nodes lies.
-func rebuiltWith(w *upgrade.World, at int, lie func(*corev1.Node)) (record.Record, error) {
+// rebuildWithLie returns the record that is rebuilt if one of the nodes lies.
+func rebuildWithLie(w *upgrade.World, at int, lie func(*corev1.Node)) (record.Record, error) {
 	lost := *w
 	lost.Record, lost.Members = record.Record{}, slices.Clone(w.Members)
 	m := nodegroup.Member{Instance: w.Members[at].Instance, Outdated: w.Members[at].Outdated, Pods: w.Members[at].Pods, Node: w.Members[at].Node.DeepCopy()}
@@ -248,15 +248,15 @@ func rebuiltWith(w *upgrade.World, at int, lie func(*corev1.Node)) (record.Recor
 	return upgrade.RebuildRecord(lost)
 }
 
-// contradicted checks that the record is not rebuilt if a fenced node contradicts the others.
-func (r *rules) contradicted(w *upgrade.World, at int, lie func(*corev1.Node)) {
-	if record, err := rebuiltWith(w, at, lie); !errors.Is(err, upgrade.ErrBaselineLost) {
+// checkContradiction checks that the record is not rebuilt if a fenced node contradicts the others.
+func (r *rules) checkContradiction(w *upgrade.World, at int, lie func(*corev1.Node)) {
+	if record, err := rebuildWithLie(w, at, lie); !errors.Is(err, upgrade.ErrBaselineLost) {
 		r.fail("S30", "node %s contradicts the other fenced nodes, and the record is made again as run %q of %d nodes: %v", w.Members[at].Name(), record.Run, record.Sizes.Desired, err)
 	}
 }
 
-// rebuilt checks that a rebuilt record has the run and the size of the true one.
-func (r *rules) rebuilt(w *upgrade.World, record *record.Record, err error) {
+// checkRebuiltRecord checks that a rebuilt record has the run and the size of the true one.
+func (r *rules) checkRebuiltRecord(w *upgrade.World, record *record.Record, err error) {
 	if err != nil || record.Run != w.Record.Run || record.Sizes.Desired != w.Record.Sizes.Desired {
 		r.fail("S30", "a lost record is made again as run %q of %d nodes, and was run %q of %d: %v", record.Run, record.Sizes.Desired, w.Record.Run, w.Record.Sizes.Desired, err)
 	}
@@ -265,11 +265,11 @@ func (r *rules) rebuilt(w *upgrade.World, record *record.Record, err error) {
 // madeUp is a revision that does not exist.
 const madeUp = "made-up"
 
-// pointRecord adds another actor to some worlds in which an abort points the group back. That actor may write the record, and writes a
+// changeRecordedRevision adds another actor to some worlds in which an abort points the group back. That actor may write the record, and writes a
 // revision there that the group never had. Package plugin refuses a rollback to such a revision. It draws from its own generator.
-func pointRecord(p *Plan) {
+func addRevisionChanges(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x706f696e))}
-	if !p.Repoint || !p.hasActor(Aborts) || p.hasActor(RollsBack) || p.delegated() || p.shortLived() || p.Denial.Kind != "" || !d.chance(60) {
+	if !p.Repoint || !p.hasActor(Aborts) || p.hasActor(RollsBack) || p.isDelegated() || p.isShortLived() || p.Denial.Kind != "" || !d.chance(60) {
 		return
 	}
 	for range 4 {
@@ -277,30 +277,30 @@ func pointRecord(p *Plan) {
 	}
 }
 
-// pointRecord kills the process and writes another revision into the record as the one before the upgrade.
-func (u *user) pointRecord(int) bool {
-	named := u.namedBefore()
+// changeRecordedRevision kills the process and writes another revision into the record as the one before the upgrade.
+func (u *user) changeRecordedRevision(int) bool {
+	named := u.recordedRevisionBefore()
 	if u.process.dead || named.ID == "" || named.ID == madeUp {
 		return false
 	}
-	u.process.die()
-	u.before, *named = *named, revision(madeUp)
+	u.process.crash()
+	u.realPrevious, *named = *named, revisionOf(madeUp)
 	return true
 }
 
-// namedBefore returns the field in which the record has the revision before the upgrade.
-func (u *user) namedBefore() *nodegroup.Revision {
+// recordedRevisionBefore returns the field in which the record has the revision before the upgrade.
+func (u *user) recordedRevisionBefore() *nodegroup.Revision {
 	if record := &u.stored.record; record.Pointed.ID != "" {
 		return &record.Pointed
 	}
 	return &u.stored.record.Previous
 }
 
-// scribbles adds, in some worlds, actors who overwrite the annotation that records what a node was like before with text that this
+// addScribbles adds, in some worlds, actors who overwrite the annotation that records what a node was like before with text that this
 // program does not write. It draws from its own generator.
-func scribbles(p *Plan) {
+func addScribbles(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73637269))}
-	if p.delegated() || p.shortLived() || p.Denial.Kind != "" || !d.chance(8) {
+	if p.isDelegated() || p.isShortLived() || p.Denial.Kind != "" || !d.chance(8) {
 		return
 	}
 	most := pick(d, 5*time.Minute, 15*time.Minute, time.Hour)
@@ -312,9 +312,9 @@ func scribbles(p *Plan) {
 // unreadable is in the message of an upgrade about an annotation of this program that it did not write.
 const unreadable = "cannot be read"
 
-// scribble overwrites the annotation on a node of the group, fenced or not. The record of what the node was like before is lost.
-func (u *user) scribble(pick int) bool {
-	name := u.one(pick, func(n *corev1.Node) bool { return n.Labels[groupLabel] != "" })
+// overwriteBaseline overwrites the annotation on a node of the group, fenced or not. The record of what the node was like before is lost.
+func (u *user) overwriteBaseline(pick int) bool {
+	name := u.pickNode(pick, func(n *corev1.Node) bool { return n.Labels[groupLabel] != "" })
 	if name == "" {
 		return false
 	}
@@ -325,11 +325,11 @@ func (u *user) scribble(pick int) bool {
 	return true
 }
 
-// wipe acts as the user, who removes unreadable annotations. The command names them and does not begin before.
-func (u *user) wipe() {
+// removeUnreadable acts as the user, who removes unreadable annotations. The command names them and does not begin before.
+func (u *user) removeUnreadable() {
 	for _, name := range u.c.nodeNames() {
 		for found := nodemark.FindUnreadable(u.c.nodes[name]); found != nil; found = nodemark.FindUnreadable(u.c.nodes[name]) {
-			u.rules.tally.met("trust", scribbled)
+			u.rules.tally.count("trust", scribbled)
 			u.c.changeNode(name, func(n *corev1.Node) { delete(n.Annotations, found.Annotation) })
 		}
 	}

@@ -9,29 +9,29 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// spot makes some groups that are upgraded by GKE's numbers groups of Spot instances. It draws from its own generator, so that all
+// drawSpot makes some groups that are upgraded by GKE's numbers groups of Spot instances. It draws from its own generator, so that all
 // other worlds stay the same.
-func spot(p *Plan) {
+func drawSpot(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73706f74))}
-	p.Spot = p.sized() && p.Request.Like == "gke" && p.Request.Strategy == record.Surge && d.chance(25)
+	p.Spot = p.hasSize() && p.Request.Like == "gke" && p.Request.Strategy == record.Surge && d.chance(25)
 }
 
-// inTurns reports whether the zones of the plan's group must be replaced one after the other: where launches name a zone, and where
+// zonesTakeTurns reports whether the zones of the plan's group must be replaced one after the other: where launches name a zone, and where
 // another actor launches nodes.
-func (p *Plan) inTurns() bool {
-	return p.Request.Like == "gke" && p.Request.Strategy == record.Surge && (p.inZones() || !p.sized())
+func (p *Plan) zonesTakeTurns() bool {
+	return p.Request.Like == "gke" && p.Request.Strategy == record.Surge && (p.namesZones() || !p.hasSize())
 }
 
-// turns checks G12, G14 and G23: by GKE's numbers one zone at a time is replaced, at most 20 nodes at once, and Spot nodes are not
+// checkTurns checks G12, G14 and G23: by GKE's numbers one zone at a time is replaced, at most 20 nodes at once, and Spot nodes are not
 // waited for.
-func (r *rules) turns(w *upgrade.World, step *upgrade.Step) {
+func (r *rules) checkTurns(w *upgrade.World, step *upgrade.Step) {
 	rec := &step.Record
-	if rec.Run == "" || !r.c.plan.inTurns() {
+	if rec.Run == "" || !r.c.plan.zonesTakeTurns() {
 		return
 	}
 	zone, begun := "", ""
 	for name, n := range rec.Nodes {
-		m := find(w, name)
+		m := memberNamed(w, name)
 		if m == nil || !isInDrain(n.State) {
 			continue
 		}
@@ -47,16 +47,16 @@ func (r *rules) turns(w *upgrade.World, step *upgrade.Step) {
 		r.fail("G12", "the window is %d, the surge %d", rec.Request.Window, rec.Request.Surge)
 	}
 	if r.quiet && !rec.Rollback && rec.Request.OnTimeout != record.Skip {
-		r.oneSurge(rec)
+		r.checkOneZoneGrows(rec)
 	}
 	if begun != "" {
-		r.nextTurn(rec, begun, zone)
+		r.checkZoneDone(rec, begun, zone)
 	}
-	r.notAwaited(w, step)
+	r.checkSpotNotAwaited(w, step)
 }
 
-// oneSurge checks that nodes are added in only one zone at a time.
-func (r *rules) oneSurge(record *record.Record) {
+// checkOneZoneGrows checks that nodes are added in only one zone at a time.
+func (r *rules) checkOneZoneGrows(record *record.Record) {
 	added := ""
 	for zone, z := range record.Ledger.Books().Zones {
 		if z.Contribution() <= 0 {
@@ -69,36 +69,36 @@ func (r *rules) oneSurge(record *record.Record) {
 	}
 }
 
-// nextTurn checks the end of a zone's turn (G16): when a node of another zone is started, as many nodes serve as did at first.
-func (r *rules) nextTurn(record *record.Record, name, zone string) {
-	before := r.begunIn
-	r.begunIn = zone
-	if before == zone || before == "" || !r.quiet || r.c.plan.Spot || (!r.c.plan.sized() && !record.Request.WaitReplacement) {
+// checkZoneDone checks the end of a zone's turn (G16): when a node of another zone is started, as many nodes serve as did at first.
+func (r *rules) checkZoneDone(record *record.Record, name, zone string) {
+	before := r.lastZone
+	r.lastZone = zone
+	if before == zone || before == "" || !r.quiet || r.c.plan.Spot || (!r.c.plan.hasSize() && !record.Request.WaitReplacement) {
 		return
 	}
-	serving := r.serving(*record)
+	serving := r.countServing(*record)
 	for _, n := range record.Nodes {
 		if isInDrain(n.State) {
 			serving++
 		}
 	}
-	if serving < r.serves {
-		r.fail("G14", "node %s of zone %s is begun with %d nodes, of %d, that serve: zone %s is not done", name, zone, serving, r.serves, before)
+	if serving < r.servingBefore {
+		r.fail("G14", "node %s of zone %s is begun with %d nodes, of %d, that serve: zone %s is not done", name, zone, serving, r.servingBefore, before)
 	}
 }
 
-// newAwaited is met when an upgrade waits for new nodes that are not Spot nodes. If it is never met, notAwaited no longer recognizes a
-// wait by its words.
+// newAwaited is met when an upgrade waits for new nodes that are not Spot nodes. If it is never met, checkSpotNotAwaited no longer recognizes a
+// scheduleRunAfterSoak by its words.
 const newAwaited = "new nodes are waited for"
 
-// notAwaited checks G23: the upgrade does not wait until launched Spot nodes are Ready.
-func (r *rules) notAwaited(w *upgrade.World, step *upgrade.Step) {
+// checkSpotNotAwaited checks G23: the upgrade does not wait until launched Spot nodes are Ready.
+func (r *rules) checkSpotNotAwaited(w *upgrade.World, step *upgrade.Step) {
 	var wanted int
 	if _, err := fmt.Sscanf(step.Status.Waiting, "%d new node", &wanted); err != nil {
 		return
 	}
 	if !r.c.plan.Spot {
-		r.tally.met("turns", newAwaited)
+		r.tally.count("turns", newAwaited)
 		return
 	}
 	if step.Status.New >= wanted && step.Record.Ledger.OpenLaunches() == 0 && len(w.Open) > 0 {
@@ -106,8 +106,8 @@ func (r *rules) notAwaited(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// outdatedIn counts the outdated nodes of a zone.
-func outdatedIn(w *upgrade.World, zone string) (n int) {
+// countOutdatedIn counts the outdated nodes of a zone.
+func countOutdatedIn(w *upgrade.World, zone string) (n int) {
 	for i := range w.Members {
 		if m := &w.Members[i]; m.Outdated && m.Zone() == zone && m.Instance.State != nodegroup.InstanceLeaving {
 			n++

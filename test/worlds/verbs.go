@@ -12,9 +12,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// verbs adds users on other machines who request something of the upgrade. Half of them are in worlds in which nothing else goes
+// addUserRequests adds users on other machines who request something of the upgrade. Half of them are in worlds in which nothing else goes
 // wrong, so that every promise made to them can be checked exactly. It draws from its own generator, as rare does.
-func verbs(p *Plan) {
+func addUserRequests(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x76657262))}
 	if !d.chance(20) {
 		return
@@ -33,98 +33,98 @@ func verbs(p *Plan) {
 
 func verbActors() []ActorKind { return []ActorKind{Pauses, Aborts, RollsBack} }
 
-// ask leaves a verb for an upgrade that is running or stopped half-way. A way back can be paused and aborted, too.
-func (u *user) ask(verb record.Verb) bool {
+// requestVerb leaves a verb for an upgrade that is running or stopped half-way. A way back can be paused and aborted, too.
+func (u *user) requestVerb(verb record.Verb) bool {
 	rec := &u.stored.record
-	if (u.c.plan.delegated() || u.c.plan.pins()) && upgrade.Allows(rec, verb) != nil {
+	if (u.c.plan.isDelegated() || u.c.plan.keepsTarget()) && upgrade.Allows(rec, verb) != nil {
 		return false // the command refuses it, too
 	}
-	if u.way == record.VerbAbort || !rec.IsResumable() || (verb == record.VerbRollback && u.way != "") {
+	if u.undoVerb == record.VerbAbort || !rec.IsResumable() || (verb == record.VerbRollback && u.undoVerb != "") {
 		return false
 	}
-	if _, err := upgrade.RollbackTarget(rec); verb == record.VerbRollback && (err != nil || !u.c.plan.listed()) {
+	if _, err := upgrade.RollbackTarget(rec); verb == record.VerbRollback && (err != nil || !u.c.plan.listsMachines()) {
 		return false
 	}
-	u.leave(record.Asked{Verb: verb, Run: rec.Run, By: "alice@host", At: u.c.now})
+	u.storeRequest(record.Asked{Verb: verb, Run: rec.Run, By: "alice@host", At: u.c.now})
 	return true
 }
 
-// leave stores a request. A process hears of it as late as of anything else that is stored.
-func (u *user) leave(asked record.Asked) {
+// storeRequest stores a request. A process hears of it as late as of anything else that is stored.
+func (u *user) storeRequest(asked record.Asked) {
 	u.stored.asked = asked
 	if process := u.process; !process.dead {
-		u.c.after(u.c.draw(u.c.plan.WatchLag), func() {
-			process.heard = u.stored.asked
-			process.look()
+		u.c.after(u.c.drawUpTo(u.c.plan.WatchLag), func() {
+			process.knownRequest = u.stored.asked
+			process.turnSoon()
 		})
 	}
 }
 
-// pause requests a pause. A while later another user resumes the upgrade.
-func (u *user) pause(minutes int) bool {
-	if !u.ask(record.VerbPause) {
+// requestPause requests a pause. A while later another user resumes the upgrade.
+func (u *user) requestPause(minutes int) bool {
+	if !u.requestVerb(record.VerbPause) {
 		return false
 	}
-	u.markPaused()
+	u.pauseWaitingUpgrade()
 	asked := u.stored.asked
 	u.c.after(time.Duration(1+minutes%40)*time.Minute, func() {
 		if u.stored.asked != asked || u.done {
 			return // it was aborted or rolled back instead
 		}
-		u.rules.say("somebody resumes")
-		u.leave(record.Asked{})
-		if u.pausing {
-			u.pausing = false
-			u.begin()
+		u.rules.logf("somebody resumes")
+		u.storeRequest(record.Asked{})
+		if u.awaitsResume {
+			u.awaitsResume = false
+			u.runCommand()
 		}
 	})
 	return true
 }
 
-// undo requests an abort or a rollback. The user who asked carries it out once the upgrading process has stopped.
-func (u *user) undo(verb record.Verb) bool {
-	if !u.ask(verb) {
+// requestUndo requests an abort or a rollback. The user who asked carries it out once the upgrading process has stopped.
+func (u *user) requestUndo(verb record.Verb) bool {
+	if !u.requestVerb(verb) {
 		return false
 	}
-	u.way = verb
-	if u.pausing || u.isWaiting() {
-		u.pausing = false
-		u.again(time.Second)
+	u.undoVerb = verb
+	if u.awaitsResume || u.isWaitingForSoak() {
+		u.awaitsResume = false
+		u.runCommandAfter(time.Second)
 	}
 	return true
 }
 
-// adopt returns the record and the revision with which the command continues: the same upgrade, or the verb that undoes it.
-func (u *user) adopt(rec record.Record) (record.Record, string) {
-	if u.way == record.VerbAbort {
+// recordToContinue returns the record and the revision with which the command continues: the same upgrade, or the verb that undoes it.
+func (u *user) recordToContinue(rec record.Record) (record.Record, string) {
+	if u.undoVerb == record.VerbAbort {
 		aborting := rec.AsAborting()
-		if aborting.Rollback || u.c.plan.pins() {
+		if aborting.Rollback || u.c.plan.keepsTarget() {
 			return aborting, aborting.Target.ID
 		}
 		return aborting, u.c.cloud.wanted
 	}
 	to, err := upgrade.RollbackTarget(&rec)
 	if err != nil && rec.Phase == record.PhaseDeleteBlue {
-		u.way = "" // it is refused, since no process was left that could have heard of it
+		u.undoVerb = "" // it is refused, since no process was left that could have heard of it
 	}
-	if u.way != record.VerbRollback {
-		return u.reopen(rec)
+	if u.undoVerb != record.VerbRollback {
+		return u.reopenRecord(rec)
 	}
 	if err != nil {
 		u.rules.fail("G28", "%v", err)
 	}
-	return upgrade.AsRollback(&rec, revision(to), u.c.now), to
+	return upgrade.AsRollback(&rec, revisionOf(to), u.c.now), to
 }
 
-// found returns the group as the command that undoes the upgrade finds it. The previous process has just stopped, so the reading may
+// readGroup returns the group as the command that undoes the upgrade finds it. The previous process has just stopped, so the reading may
 // be older than that process's last requests.
-func (u *user) found() nodegroup.Group {
-	if u.way != "" {
-		if group, err := u.c.describe(); err == nil {
+func (u *user) readGroup() nodegroup.Group {
+	if u.undoVerb != "" {
+		if group, err := u.c.pollGroup(); err == nil {
 			return group
 		}
 	}
-	return u.c.group()
+	return u.c.readGroup()
 }
 
 // retarget returns the group as it is observed when another revision is the wanted one.
@@ -132,7 +132,7 @@ func retarget(g nodegroup.Group, wanted string) nodegroup.Group {
 	if !g.Can.ListInstances || g.Wanted.ID == wanted {
 		return g
 	}
-	g.Wanted, g.WantedLabels = revision(wanted), map[string]string{imageLabel: wanted}
+	g.Wanted, g.WantedLabels = revisionOf(wanted), map[string]string{imageLabel: wanted}
 	g.Instances = slices.Clone(g.Instances)
 	for i := range g.Instances {
 		g.Instances[i].Outdated = g.Instances[i].Revision.ID != wanted
@@ -140,13 +140,13 @@ func retarget(g nodegroup.Group, wanted string) nodegroup.Group {
 	return g
 }
 
-// verb checks a decision against the user's request: during a pause no node is started (GKE G25).
-func (r *rules) verb(w *upgrade.World, step *upgrade.Step) {
+// checkPauseRequest checks a decision against the user's request: during a pause no node is started (GKE G25).
+func (r *rules) checkPauseRequest(w *upgrade.World, step *upgrade.Step) {
 	asked := w.Asked
 	if asked.Run == "" || asked.Run != step.Record.Run {
 		return
 	}
-	r.tally.met("verb", string(asked.Verb))
+	r.tally.count("verb", string(asked.Verb))
 	if asked.Verb != record.VerbPause || w.Record.Run == "" {
 		return
 	}
@@ -157,8 +157,8 @@ func (r *rules) verb(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// paused checks G25: an upgrade that was asked to pause stops with no node half-way.
-func (r *rules) paused(rec record.Record) {
+// checkPaused checks G25: an upgrade that was asked to pause stops with no node half-way.
+func (r *rules) checkPaused(rec record.Record) {
 	for name, n := range rec.Nodes {
 		if n.Batch > 0 && n.State != record.NodeQuarantined && n.State != record.NodeDrained && n.State != record.NodeParked {
 			r.fail("G25", "it is paused, and node %s is %q", name, n.State)
@@ -169,10 +169,10 @@ func (r *rules) paused(rec record.Record) {
 	}
 }
 
-// aborted checks a group whose upgrade was aborted: the upgrade leaves nothing behind except nodes with pods, and names them.
-func (r *rules) aborted(record record.Record) {
+// checkAborted checks a group whose upgrade was aborted: the upgrade leaves nothing behind except nodes with pods, and names them.
+func (r *rules) checkAborted(record record.Record) {
 	for name, node := range r.c.nodes {
-		if i := r.c.instanceOf(node); r.c.plan.listed() && (i == nil || i.leaving) {
+		if i := r.c.instanceOf(node); r.c.plan.listsMachines() && (i == nil || i.leaving) {
 			continue
 		}
 		if node.Annotations[nodemark.AnnotationRun] != "" {
@@ -183,22 +183,22 @@ func (r *rules) aborted(record record.Record) {
 		r.fail("abort", "it could be gone on with: %+v", record.Nodes)
 	}
 	k := &r.c.cloud
-	if first := r.pointed; r.c.plan.listed() && k.pointed != first {
+	if first := r.ownerRevision; r.c.plan.listsMachines() && k.pointed != first {
 		r.fail("abort", "the group points at %s, and pointed at %s", k.pointed, first)
 	}
-	if !r.c.plan.sized() || r.doubtful {
+	if !r.c.plan.hasSize() || r.unclearTermination {
 		return
 	}
-	r.abortedSize(record)
+	r.checkAbortedSize(record)
 }
 
-func (r *rules) abortedSize(record record.Record) {
+func (r *rules) checkAbortedSize(record record.Record) {
 	k, owed := &r.c.cloud, record.Ledger.Contribution()
-	if want := r.desired + r.changed() + owed; k.desired != want {
+	if want := r.desired + r.sizeChangeByOthers() + owed; k.desired != want {
 		r.fail("I9", "the desired size is %d, want %d", k.desired, want)
 	}
-	most := max(r.max, k.desired) + r.taken
-	if !r.maxed && (k.max < r.max || k.max > most) {
+	most := max(r.max, k.desired) + r.removedByOthers
+	if !r.maxChanged && (k.max < r.max || k.max > most) {
 		r.fail("I9", "the maximum is %d, want %d", k.max, max(r.max, k.desired))
 	}
 	more := strings.Contains(record.Message, "more node")
@@ -207,19 +207,21 @@ func (r *rules) abortedSize(record record.Record) {
 		r.fail("I9", "it is aborted owing %d nodes, and says %q", owed, record.Message)
 	case more && r.quiet && k.desired <= r.desired: // others removed as many
 		r.fail("I9", "it is aborted with %d nodes, of %d before, and says %q", k.desired, r.desired, record.Message)
-	case !r.verbsOnly() || record.Rollback: // a way back leaves nodes that are new, but not new to it
+	case !r.hasOnlyUserRequests() || record.Rollback: // a way back leaves nodes that are new, but not new to it
 	case owed < 0:
 		r.fail("abort", "the group is smaller by %d nodes for no reason", -owed)
 	case owed > 0:
-		r.idle("abort", record)
+		r.checkNoIdleNode("abort", record)
 	}
 }
 
-// verbsOnly reports whether the world's only disturbances are users' requests and crashes of processes.
-func (r *rules) verbsOnly() bool { return r.c.plan.Denial.Kind == "" && r.c.plan.peopleOnly() }
+// hasOnlyUserRequests reports whether the world's only disturbances are users' requests and crashes of processes.
+func (r *rules) hasOnlyUserRequests() bool {
+	return r.c.plan.Denial.Kind == "" && r.c.plan.hasOnlyUserRequests()
+}
 
-// peopleOnly reports whether there are no faults and no lags, and the only actors make requests or end a process.
-func (p *Plan) peopleOnly() bool {
+// hasOnlyUserRequests reports whether there are no faults and no lags, and the only actors make requests or end a process.
+func (p *Plan) hasOnlyUserRequests() bool {
 	return len(p.Faults) == 0 && p.WatchLag == 0 && p.CloudLag == 0 && !slices.ContainsFunc(p.Actors, func(a Actor) bool {
 		return !slices.Contains([]ActorKind{Pauses, Aborts, RollsBack, EndsSoak, Kill, KillMidStep, Interrupt}, a.Kind)
 	})

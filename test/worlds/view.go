@@ -32,20 +32,20 @@ type view struct {
 func newView(c *cluster) *view {
 	v := &view{
 		nodes: maps.Clone(c.nodes), pods: map[types.UID]*corev1.Pod{}, budgets: map[string]*policyv1.PodDisruptionBudget{},
-		disrupted: map[types.NamespacedName]time.Time{}, workloads: drain.NewWorkloadIndex(c.plan.facts()),
+		disrupted: map[types.NamespacedName]time.Time{}, workloads: drain.NewWorkloadIndex(c.plan.serviceFacts()),
 		shown: map[string][]*corev1.Pod{},
 	}
 	for _, pod := range c.pods {
-		v.take(change{pod: pod}, c.now)
+		v.apply(change{pod: pod}, c.now)
 	}
 	for _, pdb := range c.budgets {
-		v.take(change{budget: pdb}, c.now)
+		v.apply(change{budget: pdb}, c.now)
 	}
 	return v
 }
 
-// take applies one event.
-func (v *view) take(ch change, now time.Time) {
+// apply applies one event.
+func (v *view) apply(ch change, now time.Time) {
 	switch {
 	case ch.node != nil && ch.gone:
 		delete(v.nodes, ch.node.Name)
@@ -64,7 +64,7 @@ func (v *view) take(ch change, now time.Time) {
 		v.budgets[ch.budget.Name] = ch.budget
 		v.indexed = false
 		for pod := range ch.budget.Status.DisruptedPods {
-			v.disrupted[types.NamespacedName{Namespace: space, Name: pod}] = now
+			v.disrupted[types.NamespacedName{Namespace: namespace, Name: pod}] = now
 		}
 	}
 }
@@ -76,8 +76,8 @@ func (v *view) indexedBudgets() drain.Budgets {
 	return v.index
 }
 
-// members joins the nodes that belong to the group, or were started by the record, with their instances and pods.
-func (v *view) members(group *nodegroup.Group, record *record.Record) []nodegroup.Member {
+// joinMembers joins the nodes that belong to the group, or were started by the record, with their instances and pods.
+func (v *view) joinMembers(group *nodegroup.Group, record *record.Record) []nodegroup.Member {
 	machines := make(map[string]bool, len(group.Instances))
 	for i := range group.Instances {
 		machines[group.Instances[i].ID] = true

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// patience is how long an upgrade may take once nothing is in its way, in virtual time.
-	patience = 48 * time.Hour
-	// mostTurns limits the turns of a process, in addition to the two per minute in which it polls. A process with more turns acts
+	// checkNodeTime is how long an upgrade may take once nothing is in its way, in virtual time.
+	upgradeLimit = 48 * time.Hour
+	// maxTurns limits the turns of a process, in addition to the two per minute in which it polls. A process with more turns acts
 	// forever.
-	mostTurns  = 20_000
-	looksAgain = 30 * time.Second
-	// mostRuns is how often the user runs the command again once nothing is in its way.
-	mostRuns = 12
-	// stubbornRuns is how often the user runs the command where the obstacles stay.
-	stubbornRuns = 4
+	maxTurns     = 20_000
+	pollInterval = 30 * time.Second
+	// maxRuns is how often the user runs the command again once nothing is in its way.
+	maxRuns = 12
+	// maxRunsWithoutCalm is how often the user runs the command where the obstacles stay.
+	maxRunsWithoutCalm = 4
 )
 
 // Verdict is the result of a world. Broken is the first rule that was broken, and how; it is empty if none was.
@@ -39,29 +39,29 @@ type Verdict struct {
 // Run plays the planned world. If say is not nil, Run passes it one line for each thing that happens.
 func Run(plan Plan, say func(string)) Verdict {
 	c := newCluster(&plan)
-	u := &user{c: c, rules: newRules(c, say), stored: &stored{}, renewing: map[types.UID]bool{}}
-	if plan.autoscaled() {
-		c.unplaced = u.scaleUp
+	u := &user{c: c, rules: newRules(c, say), stored: &storedState{}, renewing: map[types.UID]bool{}}
+	if plan.isAutoscaled() {
+		c.onUnplacedPod = u.addNodesForPods
 	}
-	if plan.podScaled() {
-		c.unplaced = u.launchForPods
+	if plan.isPodScaled() {
+		c.onUnplacedPod = u.launchForPods
 	}
 	for _, a := range plan.Actors {
-		c.after(a.At, func() { u.interfere(a) })
+		c.after(a.At, func() { u.runActor(a) })
 	}
 	if plan.Calm > 0 {
-		c.after(plan.Calm, u.calm)
+		c.after(plan.Calm, u.removeObstacles)
 	}
 	if plan.Elsewhere > 0 {
-		c.after(plan.Elsewhere, u.runElsewhere)
+		c.after(plan.Elsewhere, u.checkForeignRun)
 	}
-	u.begin()
-	if !plan.listed() {
-		c.after(time.Minute, u.replaceDrained)
+	u.runCommand()
+	if !plan.listsMachines() {
+		c.after(time.Minute, u.replaceDrainedNodes)
 	}
-	u.live()
+	u.runUntilDone()
 	v := Verdict{
-		Seed: plan.Seed, Broken: u.rules.broken, Result: u.stored.record.Result, Tally: u.rules.tally, Lasted: c.since(), Turns: u.turns(),
+		Seed: plan.Seed, Broken: u.rules.broken, Result: u.stored.record.Result, Tally: u.rules.tally, Lasted: c.elapsed(), Turns: u.countTurns(),
 	}
 	return v
 }
@@ -71,42 +71,42 @@ type user struct {
 	c       *cluster
 	rules   *rules
 	process *process
-	stored  *stored
-	// renewing contains the nodes that are being renewed in place, or were.
+	stored  *storedState
+	// renewing contains the nodes whose renewal in place has begun or ended.
 	renewing map[types.UID]bool
-	// runs counts the runs of the command. late counts the runs since the world became calm.
-	runs, late int
-	// past counts the turns of earlier processes.
-	past int
+	// runs counts the runs of the command. calmRuns counts the runs since the world became calm.
+	runs, calmRuns int
+	// pastTurns counts the turns of earlier processes.
+	pastTurns int
 	// done is true when the user is content or gives up.
 	done bool
 	// replan is true when the next run continues to the current target.
 	replan bool
-	// names is the number of upgrades that were begun, which names the runs.
-	names int
-	// way is the verb with which the command undoes the upgrade, once another actor asked for it. pausing is true while the upgrade
-	// waits to be resumed.
-	way     record.Verb
-	pausing bool
-	// planned is the number of the last time at which the command will run again. Only the last one counts.
-	planned int
-	// aimed is the node for which another actor wrote another machine into the record; "" for none.
-	aimed string
-	// before is the revision before the upgrade, where another actor wrote another one into the record.
-	before nodegroup.Revision
-	// completes is true when the next run ends the soak.
-	completes bool
+	// upgrades counts the upgrades that were begun. The name of a run contains this number.
+	upgrades int
+	// undoVerb is the verb with which the command undoes the upgrade, after another actor requested it. awaitsResume is true while the
+	// upgrade is paused until a user resumes it.
+	undoVerb     record.Verb
+	awaitsResume bool
+	// lastScheduled is the number of the last scheduled run of the command. Earlier scheduled runs are cancelled.
+	lastScheduled int
+	// tamperedNode is the node for which another actor wrote another machine into the record; "" for none.
+	tamperedNode string
+	// realPrevious is the revision before the upgrade, if another actor wrote another one into the record.
+	realPrevious nodegroup.Revision
+	// endsSoakNext is true when the next run ends the soak.
+	endsSoakNext bool
 }
 
-func (u *user) turns() int { return u.past + u.process.turns }
+func (u *user) countTurns() int { return u.pastTurns + u.process.turns }
 
-// live passes the time until the user is done or a rule is broken.
-func (u *user) live() {
-	for !u.done && u.rules.broken == "" && u.c.tick() {
-		if u.process != nil && u.process.turns > mostTurns+int(u.c.since()/looksAgain) {
+// runUntilDone passes the time until the user is done or a rule is broken.
+func (u *user) runUntilDone() {
+	for !u.done && u.rules.broken == "" && u.c.runNextEvent() {
+		if u.process != nil && u.process.turns > maxTurns+int(u.c.elapsed()/pollInterval) {
 			u.rules.fail("liveness", "it acts without end, in phase %q", u.process.record.Phase)
 		}
-		if limit := u.c.plan.Calm + patience + u.c.plan.absences(); u.c.since() > limit {
+		if limit := u.c.plan.Calm + upgradeLimit + u.c.plan.soakTime(); u.c.elapsed() > limit {
 			u.rules.fail("liveness", "no end within %s: in phase %q with %d of %d replaced", limit, u.process.record.Phase, u.process.record.Replaced, u.process.record.Total)
 		}
 	}
@@ -115,139 +115,139 @@ func (u *user) live() {
 	}
 }
 
-// begin runs the command: for the first time, or to continue.
-func (u *user) begin() {
-	u.wipe()
-	rec, err := reread(u.stored.record)
+// prepareForProcess runs the command: for the first time, or to continue.
+func (u *user) runCommand() {
+	u.removeUnreadable()
+	rec, err := storeAndReadBack(u.stored.record)
 	if err != nil {
 		u.rules.fail("record", "%v", err)
 		return
 	}
-	if u.way != "" && rec.Run != "" && !rec.IsResumable() {
-		u.reached(rec) // the user who asked for it crashed when all was done
+	if u.undoVerb != "" && rec.Run != "" && !rec.IsResumable() {
+		u.handleGoalReached(rec) // the user who asked for it crashed when all was done
 		return
 	}
-	u.rules.soaks.early = upgrade.IsWaiting(&rec, u.c.now) && rec.Soak.Until.Sub(u.c.now) > longWait
-	group := u.found()
+	u.rules.soaks.exitsEarly = upgrade.IsWaiting(&rec, u.c.now) && rec.Soak.Until.Sub(u.c.now) > longWait
+	group := u.readGroup()
 	request := u.c.plan.Request
-	u.replan = u.replans(&rec)
+	u.replan = u.drawReplan(&rec)
 	if rec.IsResumable() {
 		var wanted string
-		rec, wanted = u.adopt(rec)
+		rec, wanted = u.recordToContinue(rec)
 		group = retarget(group, wanted)
 		request = rec.Request
-		if u.replan && u.way == "" {
+		if u.replan && u.undoVerb == "" {
 			rec, u.replan = rec.WithTarget(group.Wanted), false
 		}
 	} else {
 		rec = record.Record{}
-		u.names++
-		request.Run = fmt.Sprintf("r%d", u.names)
+		u.upgrades++
+		request.Run = fmt.Sprintf("r%d", u.upgrades)
 	}
 	if u.process != nil {
-		u.past += u.process.turns
+		u.pastTurns += u.process.turns
 	}
 	u.runs++
 	if u.c.calm {
-		u.late++
+		u.calmRuns++
 	}
-	u.rules.say("the command is run, run %s", request.Run)
+	u.rules.logf("the command is run, run %s", request.Run)
 	u.stored.record = rec
 	if rec.Run == "" {
 		u.stored.record = record.Record{}
 	}
-	u.process = newProcess(u.c, u.rules, u.stored, found{request, rec, group})
-	u.rules.begun(u.process)
+	u.process = newProcess(u.c, u.rules, u.stored, initialState{request, rec, group})
+	u.rules.prepareForProcess(u.process)
 	process := u.process
-	u.process.ended = func(record record.Record) { u.over(process, record) }
+	u.process.ended = func(record record.Record) { u.handleProcessEnd(process, record) }
 }
 
-// over handles the end of a process: with a result, or without one if it crashed.
-func (u *user) over(p *process, rec record.Record) {
+// handleProcessEnd handles the end of a process: with a result, or without one if it crashed.
+func (u *user) handleProcessEnd(p *process, rec record.Record) {
 	if p != u.process || u.done {
 		return
 	}
 	if rec.Result == "" {
-		u.rules.say("the process is dead")
-		u.again(time.Minute + u.c.draw(10*time.Minute)) // its lease must expire first
+		u.rules.logf("the process is dead")
+		u.runCommandAfter(time.Minute + u.c.drawUpTo(10*time.Minute)) // its lease must expire first
 		return
 	}
-	u.rules.say("result %q %s", rec.Result, rec.Message)
-	u.rules.rest(rec)
-	u.repair(rec)
-	u.loosen(rec)
+	u.rules.logf("result %q %s", rec.Result, rec.Message)
+	u.rules.checkStopped(rec)
+	u.repairRecord(rec)
+	u.deleteBlockingBudgets(rec)
 	switch {
 	case rec.Result == record.Succeeded || rec.Result == record.LeftBehind || rec.Result == record.Aborted:
-		u.reached(rec)
+		u.handleGoalReached(rec)
 	case rec.PausedBy != "" && u.stored.asked.Verb == record.VerbPause:
-		u.pausing = true
-	case u.way != "" && strings.HasPrefix(rec.Message, "stopped for "):
-		u.again(time.Second + u.c.draw(20*time.Second)) // the user who asked waits for that
+		u.awaitsResume = true
+	case u.undoVerb != "" && strings.HasPrefix(rec.Message, "stopped for "):
+		u.runCommandAfter(time.Second + u.c.drawUpTo(20*time.Second)) // the user who asked waits for that
 	case rec.Result == record.Waiting:
-		u.wait(rec)
+		u.scheduleRunAfterSoak(rec)
 	case rec.Result == record.TargetMoved:
 		u.replan = true
-		u.again(time.Second + u.c.draw(30*time.Minute))
-	case u.late > mostRuns && strings.HasSuffix(rec.Message, "remove --keep-max") && u.c.plan.hasActor(ScalerGrows):
+		u.runCommandAfter(time.Second + u.c.drawUpTo(30*time.Minute))
+	case u.calmRuns > maxRuns && strings.HasSuffix(rec.Message, "remove --keep-max") && u.c.plan.hasActor(ScalerGrows):
 		u.done = true // an autoscaler has taken the remaining room, and --keep-max forbids more
-	case u.late > mostRuns:
-		u.rules.fail("liveness", "run %d times with nothing in the way, it ends with %q: %s", u.late, rec.Result, rec.Message)
-	case u.c.plan.Calm == 0 && u.runs >= stubbornRuns && rec.Result != record.Interrupted:
+	case u.calmRuns > maxRuns:
+		u.rules.fail("liveness", "run %d times with nothing in the way, it ends with %q: %s", u.calmRuns, rec.Result, rec.Message)
+	case u.c.plan.Calm == 0 && u.runs >= maxRunsWithoutCalm && rec.Result != record.Interrupted:
 		u.done = true
 	default:
-		u.again(time.Second + u.c.draw(30*time.Minute))
+		u.runCommandAfter(time.Second + u.c.drawUpTo(30*time.Minute))
 	}
 }
 
-// reached handles the end of an upgrade that was carried out or undone.
-func (u *user) reached(rec record.Record) {
+// handleGoalReached handles the end of an upgrade that was carried out or undone.
+func (u *user) handleGoalReached(rec record.Record) {
 	u.done = true
-	if u.c.plan.delegated() {
-		return // restDelegated has checked everything
+	if u.c.plan.isDelegated() {
+		return // checkDelegatedStop has checked everything
 	}
 	if rec.Result == record.Aborted {
-		u.rules.aborted(rec)
+		u.rules.checkAborted(rec)
 		return
 	}
-	u.rules.end(rec)
+	u.rules.checkGoalReached(rec)
 }
 
-// again runs the command after the given time. It cancels the time that was planned before.
-func (u *user) again(after time.Duration) {
-	u.planned++
-	planned := u.planned
+// checkRetry runs the command after the given time. It cancels the time that was planned before.
+func (u *user) runCommandAfter(after time.Duration) {
+	u.lastScheduled++
+	planned := u.lastScheduled
 	u.c.after(after, func() {
-		if u.planned == planned {
-			u.begin()
+		if u.lastScheduled == planned {
+			u.runCommand()
 		}
 	})
 }
 
-// interrupt acts as Ctrl-C. A process that does not come to rest within stopLimit is killed.
-func (u *user) interrupt() {
+// interruptProcess acts as Ctrl-C. A process that does not come to rest within stopLimit is killed.
+func (u *user) interruptProcess() {
 	p := u.process
-	if p.dead || p.stop {
+	if p.dead || p.stopRequested {
 		return
 	}
-	p.stop = true
-	p.look()
+	p.stopRequested = true
+	p.turnSoon()
 	u.c.after(stopLimit, func() {
 		if !p.dead {
-			p.die()
+			p.crash()
 		}
 	})
 }
 
-// replaceDrained acts as the user, who replaces the drained nodes of a group without a cloud.
-func (u *user) replaceDrained() {
+// replaceDrainedNodes acts as the user, who replaces the drained nodes of a group without a cloud.
+func (u *user) replaceDrainedNodes() {
 	for _, name := range sortedKeys(u.stored.record.Nodes) {
 		n := u.stored.record.Nodes[name]
 		if node := u.c.nodes[name]; n.State == record.NodeDrained && node != nil && node.UID == n.UID && u.c.chance(70) {
 			if u.c.plan.InPlace {
-				u.renew(name)
+				u.renewNode(name)
 				continue
 			}
-			u.c.dropNode(name)
+			u.c.deleteNode(name)
 			zone := node.Labels["topology.kubernetes.io/zone"]
 			u.c.cloud.serial++
 			fresh := fmt.Sprintf("new-%s-%02d", zone, u.c.cloud.serial)
@@ -256,9 +256,9 @@ func (u *user) replaceDrained() {
 				u.c.closeNode(made)
 				u.c.putNode(made)
 				u.c.shadow[fresh] = made
-				u.c.place()
+				u.c.bindSoon()
 			})
 		}
 	}
-	u.c.after(time.Minute+u.c.draw(4*time.Minute), u.replaceDrained)
+	u.c.after(time.Minute+u.c.drawUpTo(4*time.Minute), u.replaceDrainedNodes)
 }

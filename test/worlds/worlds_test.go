@@ -14,7 +14,7 @@ const sample = 300
 // TestWorlds upgrades the first worlds, and those that once broke a rule. It reports a world that breaks a rule by its seed. go run
 // ./test/worlds/cmd/worlds -first SEED -n 1 -v shrinks that world and prints what happens.
 func TestWorlds(t *testing.T) {
-	found, err := worlds.Found()
+	found, err := worlds.StoredPlans()
 	if err != nil || len(found) == 0 {
 		t.Fatalf("%d worlds were found: %v", len(found), err)
 	}

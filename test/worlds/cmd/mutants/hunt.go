@@ -25,8 +25,8 @@ type hunt struct {
 	forget           bool
 }
 
-// trace is the result of a hunt.
-type trace struct {
+// huntResult is the result of a hunt.
+type huntResult struct {
 	mutant mutant.Mutant
 	// broken is the rule that the mutant broke, in the world of that name. err is set if it broke none.
 	broken, world string
@@ -36,21 +36,21 @@ type trace struct {
 	err      error
 }
 
-// all hunts the mutants in parallel and yields the results in the order of the mutants.
-func (h hunt) all(mutants []mutant.Mutant) func(func(trace) bool) {
-	return func(yield func(trace) bool) {
+// huntAll hunts the mutants in parallel and yields the results in the order of the mutants.
+func (h hunt) huntAll(mutants []mutant.Mutant) func(func(huntResult) bool) {
+	return func(yield func(huntResult) bool) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		seats := make(chan struct{}, max(1, h.parallel))
-		traces := make([]chan trace, len(mutants))
+		traces := make([]chan huntResult, len(mutants))
 		for i := range traces {
-			traces[i] = make(chan trace, 1)
+			traces[i] = make(chan huntResult, 1)
 		}
 		go func() {
 			for i, m := range mutants {
 				seats <- struct{}{}
 				go func() {
-					traces[i] <- h.one(ctx, m)
+					traces[i] <- h.huntOne(ctx, m)
 					<-seats
 				}()
 			}
@@ -63,26 +63,26 @@ func (h hunt) all(mutants []mutant.Mutant) func(func(trace) bool) {
 	}
 }
 
-// one builds the worlds with a mutant in them and runs them.
-func (h hunt) one(ctx context.Context, m mutant.Mutant) trace {
+// huntOne builds the worlds with a mutant in them and runs them.
+func (h hunt) huntOne(ctx context.Context, m mutant.Mutant) huntResult {
 	began := time.Now()
-	t := trace{mutant: m}
+	t := huntResult{mutant: m}
 	scratch, err := os.MkdirTemp("", "mutant")
 	if err != nil {
 		t.err = fmt.Errorf("making a folder for it: %w", err)
 		return t
 	}
 	defer func() { _ = os.RemoveAll(scratch) }()
-	binary, err := build(ctx, scratch, &m)
+	binary, err := buildWorlds(ctx, scratch, &m)
 	if err == nil {
-		err = h.search(ctx, binary, &t)
+		err = h.searchWorlds(ctx, binary, &t)
 	}
 	t.err, t.took = err, time.Since(began)
 	return t
 }
 
-// build builds the command worlds with the mutant in place of the product's source.
-func build(ctx context.Context, scratch string, m *mutant.Mutant) (binary string, err error) {
+// buildWorlds builds the command worlds with the mutant in place of the product's source.
+func buildWorlds(ctx context.Context, scratch string, m *mutant.Mutant) (binary string, err error) {
 	overlay, err := m.Plant(scratch)
 	if err != nil {
 		return "", err
@@ -95,21 +95,21 @@ func build(ctx context.Context, scratch string, m *mutant.Mutant) (binary string
 	return binary, nil
 }
 
-func brokenSeed() *regexp.Regexp { return regexp.MustCompile(`^((seed|found) (\d+)): (.*)$`) }
+func brokenWorldPattern() *regexp.Regexp { return regexp.MustCompile(`^((seed|found) (\d+)): (.*)$`) }
 
-// search looks for the mutant in the world that last found it, and then in all worlds. It returns an error if no world finds it.
-func (h hunt) search(ctx context.Context, binary string, t *trace) error {
+// searchWorlds looks for the mutant in the world that last found it, and then in all worlds. It returns an error if no world finds it.
+func (h hunt) searchWorlds(ctx context.Context, binary string, t *huntResult) error {
 	if seed, known := h.known[t.mutant.Name]; known {
-		if err := h.chase(ctx, binary, t, "-first", strconv.FormatUint(seed, 10), "-n", "1"); err == nil {
+		if err := h.runWorlds(ctx, binary, t, "-first", strconv.FormatUint(seed, 10), "-n", "1"); err == nil {
 			return nil
 		}
 	}
-	return h.chase(ctx, binary, t, "-n", strconv.Itoa(h.worlds), "-found", "-strategy", h.strategy)
+	return h.runWorlds(ctx, binary, t, "-n", strconv.Itoa(h.worlds), "-found", "-strategy", h.strategy)
 }
 
-// chase runs worlds with the mutant, one after the other, until one breaks a rule that it does not break in this process. This process
+// runWorlds runs worlds with the mutant, one after the other, until one breaks a rule that it does not break in this process. This process
 // runs the unchanged product. chase returns an error if no world does.
-func (h hunt) chase(ctx context.Context, binary string, t *trace, which ...string) error {
+func (h hunt) runWorlds(ctx context.Context, binary string, t *huntResult, which ...string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	run := exec.CommandContext(ctx, binary, append(which, "-all", "-shrink=false", "-workers", "1")...)
@@ -123,11 +123,11 @@ func (h hunt) chase(ctx context.Context, binary string, t *trace, which ...strin
 		return fmt.Errorf("running the worlds: %w", err)
 	}
 	finished := false
-	pattern := brokenSeed()
+	pattern := brokenWorldPattern()
 	for lines := bufio.NewScanner(out); t.broken == "" && lines.Scan(); {
 		finished = finished || bytes.HasPrefix(lines.Bytes(), []byte("action "))
 		if found := pattern.FindStringSubmatch(lines.Text()); found != nil {
-			if err := t.suspect(found[1], found[2], found[3], found[4]); err != nil {
+			if err := t.noteBrokenWorld(found[1], found[2], found[3], found[4]); err != nil {
 				return err
 			}
 		}
@@ -144,9 +144,9 @@ func (h hunt) chase(ctx context.Context, binary string, t *trace, which ...strin
 	}
 }
 
-// suspect records the mutant as the cause of a broken world, unless the world also breaks without it. number is the world's seed, or
+// noteBrokenWorld records the mutant as the cause of a broken world, unless the world also breaks without it. number is the world's seed, or
 // its number among the stored worlds, as kind says.
-func (t *trace) suspect(world, kind, number, rule string) error {
+func (t *huntResult) noteBrokenWorld(world, kind, number, rule string) error {
 	plan, err := planOf(kind, number)
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func planOf(kind, number string) (worlds.Plan, error) {
 	if err != nil || kind == "seed" {
 		return worlds.Generate(n), err
 	}
-	found, err := worlds.Found()
+	found, err := worlds.StoredPlans()
 	if err != nil || n == 0 || n > uint64(len(found)) {
 		return worlds.Plan{}, fmt.Errorf("reading stored world %d of %d: %w", n, len(found), err)
 	}

@@ -54,7 +54,7 @@ func run(out io.Writer, h hunt, dir, only string) error {
 	began := time.Now()
 	var missed []error
 	fmt.Fprintf(out, "%-32s %-12s %6s  %s\n", "MUTANT", "WORLD", "TOOK", "BROKEN RULE")
-	for trace := range h.all(mutants) {
+	for trace := range h.huntAll(mutants) {
 		if trace.err != nil {
 			missed = append(missed, fmt.Errorf("mutant %s: %w", trace.mutant.Name, trace.err))
 			trace.broken = trace.err.Error()

@@ -39,7 +39,7 @@ func TestAPlantedBugIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]string{"window-off-by-one": "I1: ", "shrink-not-booked": "I9: ", "comment": ""}
-	hunted := []mutant.Mutant{comment(t)}
+	hunted := []mutant.Mutant{harmlessMutant(t)}
 	for _, m := range mutants {
 		if want[m.Name] != "" {
 			hunted = append(hunted, m)
@@ -48,7 +48,7 @@ func TestAPlantedBugIsFound(t *testing.T) {
 	if len(hunted) != len(want) {
 		t.Fatalf("want the mutants %v, found %d of them", want, len(hunted))
 	}
-	for found := range (hunt{worlds: 40, parallel: 2}).all(hunted) {
+	for found := range (hunt{worlds: 40, parallel: 2}).huntAll(hunted) {
 		switch rule := want[found.mutant.Name]; {
 		case (found.err == nil) != (rule != ""):
 			t.Errorf("mutant %s: broken rule %q, error %v", found.mutant.Name, found.broken, found.err)
@@ -58,8 +58,8 @@ func TestAPlantedBugIsFound(t *testing.T) {
 	}
 }
 
-// comment returns a change of the source that does not change its behaviour.
-func comment(t *testing.T) mutant.Mutant {
+// harmlessMutant returns a change of the source that does not change its behaviour.
+func harmlessMutant(t *testing.T) mutant.Mutant {
 	t.Helper()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "pkg/upgrade/doc.txtar"), "-- comment --\nnothing is wrong\n-- old --\n\npackage upgrade\n-- new --\n\npackage upgrade // as ever\n")

@@ -52,9 +52,9 @@ func main() {
 // run runs the worlds and prints the histogram. It returns an error if a rule was broken, or if something was met too seldom.
 func run(out io.Writer, o options) error {
 	if o.store {
-		return store(out, o)
+		return printPlans(out, o)
 	}
-	plans, err := o.plans()
+	plans, err := o.storedPlans()
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func run(out io.Writer, o options) error {
 	total := worlds.Tally{}
 	var broken []result
 	var turns int
-	for v := range verdicts(o, plans) {
+	for v := range runWorlds(o, plans) {
 		total.Add(v.Tally)
 		turns += v.Turns
 		if v.Broken == "" {
@@ -74,7 +74,7 @@ func run(out io.Writer, o options) error {
 		}
 	}
 	if len(broken) > 0 && !o.all {
-		explain(out, o, broken[0], plans)
+		explainBroken(out, o, broken[0], plans)
 	}
 	if err := total.Write(out); err != nil {
 		return err
@@ -91,16 +91,16 @@ func run(out io.Writer, o options) error {
 	return nil
 }
 
-// plans returns the stored plans that run before the generated ones.
-func (o *options) plans() ([]worlds.Plan, error) {
+// storedPlans returns the stored plans that run before the generated ones.
+func (o *options) storedPlans() ([]worlds.Plan, error) {
 	if !o.found {
 		return nil, nil
 	}
-	return worlds.Found()
+	return worlds.StoredPlans()
 }
 
-// store prints the plans of the worlds.
-func store(out io.Writer, o options) error {
+// printPlans prints the plans of the worlds.
+func printPlans(out io.Writer, o options) error {
 	for seed := o.first; seed < o.first+o.n; seed++ {
 		plan := worlds.Generate(seed)
 		line, err := plan.Line()
@@ -118,8 +118,8 @@ type result struct {
 	place uint64
 }
 
-// verdicts runs the worlds, the stored ones first, and yields their results. Unless o.all is set, it stops at the first broken world.
-func verdicts(o options, stored []worlds.Plan) func(func(result) bool) {
+// runWorlds runs the worlds, the stored ones first, and yields their results. Unless o.all is set, it stops at the first broken world.
+func runWorlds(o options, stored []worlds.Plan) func(func(result) bool) {
 	return func(yield func(result) bool) {
 		var next atomic.Uint64
 		var stop atomic.Bool
@@ -171,8 +171,8 @@ func (r *result) name(stored []worlds.Plan) string {
 	return fmt.Sprintf("seed %d", r.Seed)
 }
 
-// explain shrinks a broken world and prints what happens in it.
-func explain(out io.Writer, o options, r result, stored []worlds.Plan) {
+// explainBroken shrinks a broken world and prints what happens in it.
+func explainBroken(out io.Writer, o options, r result, stored []worlds.Plan) {
 	plan := o.planAt(r.place, stored)
 	fmt.Fprintf(out, "%s: %s\n", r.name(stored), r.Broken)
 	if r.place >= uint64(len(stored)) {
