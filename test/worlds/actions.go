@@ -20,14 +20,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// checkAction checks one action against the rules, given what the process saw.
+// checkAction checks one action against the rules. w is what the process saw when it decided.
 func (r *rules) checkAction(p *process, w *upgrade.World, step *upgrade.Step, action nodegroup.Action) {
 	stored := &p.stored.record
 	resumed := w.Record.PausedBy != "" && step.Record.Stopping == "" && w.Asked.Verb != record.VerbPause
 	if (w.Record.Stopping != "" && !resumed) || w.Stop {
 		switch action.(type) {
 		case nodegroup.AddCapacity, nodegroup.SetRevision:
-			if step.Record.Stopping != record.Aborted { // an abort finds out what was launched, and points the group back
+			if step.Record.Stopping != record.Aborted { // an abort repeats unanswered launches, and sets the earlier revision again
 				r.fail("stop", "%s is begun after the upgrade began to stop", action)
 			}
 		case nodemark.Fence, nodemark.HoldNode, nodemark.StartDrain, schedule.Eviction, schedule.Restart, schedule.Deletion, nodegroup.Quiesce, nodegroup.RaiseMax:
@@ -162,7 +162,8 @@ func (r *rules) checkUnfence(w *upgrade.World, step *upgrade.Step, a nodemark.Un
 	}
 }
 
-// checkNodeStarted checks I6 and I7 for an action on a node: the node is outdated, and the record has it as started.
+// checkNodeStarted checks I6 and I7 for an action on a node: the node is outdated, and its start is in the record. It returns the node's
+// member, or nil if the node is not outdated.
 func (r *rules) checkNodeStarted(w *upgrade.World, stored *record.Record, name string, action nodegroup.Action) *nodegroup.Member {
 	m := memberNamed(w, name)
 	if m == nil || m.Node == nil || !m.Outdated {
@@ -182,7 +183,8 @@ func (r *rules) checkNodeStarted(w *upgrade.World, stored *record.Record, name s
 	return m
 }
 
-// checkPodAction checks I3 and E47: a pod is evicted or deleted only by its UID, from the node it is on. That node is fenced and being drained.
+// checkPodAction checks I3 and E47: a pod is evicted or deleted only by its UID, and only from its own node. That node is fenced and
+// being drained. It returns the pod, or nil if the pod is not on the node.
 func (r *rules) checkPodAction(w *upgrade.World, stored *record.Record, node, uid string, action nodegroup.Action) *corev1.Pod {
 	m := r.checkNodeStarted(w, stored, node, action)
 	if m == nil {
@@ -201,7 +203,8 @@ func (r *rules) checkPodAction(w *upgrade.World, stored *record.Record, node, ui
 	return m.Pods[i]
 }
 
-// evictPod checks I5: an eviction is sent only if what the process saw allows it, and no faster than a budget can be charged.
+// checkEviction checks I5: an eviction is sent only if the budgets that the process saw allow it, and not before the budget was charged
+// for the previous eviction.
 func (r *rules) checkEviction(p *process, w *upgrade.World, stored *record.Record, a schedule.Eviction) {
 	pod := r.checkPodAction(w, stored, a.Node, string(a.UID), a)
 	if pod == nil {
@@ -240,8 +243,8 @@ func countShaky(pods map[types.UID]*corev1.Pod, budget *policyv1.PodDisruptionBu
 	return n
 }
 
-// hasJustCrashed reports whether a pod that shares a budget with the evicted pod crashed within the last second. The budget may still
-// count it.
+// hasJustCrashed reports whether a pod that shares a budget with the evicted pod crashed within the last second. The budget may not
+// have noticed that yet.
 func (c *cluster) hasJustCrashed(leaver types.UID) bool {
 	left := c.pods[leaver]
 	if left == nil {
@@ -260,8 +263,9 @@ func (c *cluster) hasJustCrashed(leaver types.UID) bool {
 	return false
 }
 
-// checkTermination checks I2: a machine is terminated only if no pod is left on it that must leave. A forced node may have pods if they are
-// listed. The node must have settled (E44), and its drain must be written on it.
+// checkTermination checks I2: a machine is terminated only after all pods that must leave have left its node. A forced node may still
+// have pods if its record gives the reason. The node must have been empty for the settle time (E44), and its annotations must show the
+// drain.
 func (r *rules) checkTermination(w *upgrade.World, step *upgrade.Step, stored *record.Record, a nodegroup.Terminate) {
 	var m *nodegroup.Member
 	if i := slices.IndexFunc(w.Members, func(m nodegroup.Member) bool { return m.Instance.ID == a.Instance }); i >= 0 {
@@ -300,13 +304,14 @@ func (r *rules) checkTermination(w *upgrade.World, step *upgrade.Step, stored *r
 	}
 }
 
-// steadyAfter checks E44 and E45: the upgrade waits after a node is empty, counted from when it really was, and for the node's volumes.
+// checkSettled checks E44 and E45: the upgrade waits for the settle time, counted from when the node was really empty. It also waits
+// until the node's volumes are detached.
 func (r *rules) checkSettled(w *upgrade.World, stored *record.Record, m *nodegroup.Member, n record.NodeRecord) {
 	since := n.Began
 	if at := r.c.emptied[m.Node.Name]; at.After(since) && isNodeReady(m.Node) {
 		since = at
 	}
-	kept := !r.c.plan.hasActor(NodeSilent) // drains do not wait for pods of a silent node, and these may end later
+	kept := !r.c.plan.hasActor(NodeSilent) // drains do not wait for pods of a silent node, so these pods may end later
 	if rested := w.Now.Sub(since); kept && rested < stored.Request.Settle.Duration {
 		r.fail("E44", "node %s is removed %s after it was empty, want %s", m.Name(), rested, stored.Request.Settle)
 	}
@@ -319,7 +324,7 @@ func (r *rules) checkSettled(w *upgrade.World, stored *record.Record, m *nodegro
 	}
 }
 
-// checkEnoughServing checks I1 for serving nodes: at most MaxUnavailable fewer nodes serve than at first.
+// checkEnoughServing checks I1 for serving nodes: at most MaxUnavailable fewer nodes serve than before the upgrade.
 func (r *rules) checkEnoughServing(record *record.Record) {
 	if (!r.c.plan.hasSize() && !record.Request.WaitReplacement) || r.c.plan.Spot || r.c.plan.isAutoscaled() {
 		return // new Spot nodes are not waited for (GKE G23)
@@ -359,8 +364,8 @@ func (r *rules) checkResult(p *process, action nodegroup.Action, err error) {
 	}
 }
 
-// checkMovesOnce checks the promise that no pod moves twice. Only pods of a StatefulSet keep a name by which to recognize them. The only pod of
-// a Deployment needs no name.
+// checkMovesOnce checks E62: no pod moves twice. Pods of a StatefulSet are recognized by their names, which stay the same. The only pod
+// of a Deployment is recognized without a name.
 func (r *rules) checkMovesOnce(a schedule.Eviction) {
 	app, _, _ := strings.Cut(a.Pod, "-")
 	m := r.c.controllers[app]

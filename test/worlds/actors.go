@@ -17,7 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// runActor carries out an actor's one action, if the world has an object for it.
+// runActor carries out an actor's action, if the world has an object for the action.
 func (u *user) runActor(a Actor) {
 	if u.c.calm || u.done {
 		return
@@ -99,8 +99,8 @@ const (
 	foreignRunRefused  = "under another name is refused"
 )
 
-// startSecondRun runs the same command on another machine with the same settings. It is refused while the first process renews its lease.
-// Once the lease has expired the first process has lost it. Only its requests that were already under way then still have an effect.
+// startSecondRun runs the same command on another machine with the same settings. The second run is refused while the first process
+// renews its lease. After the lease has expired, the first process ends. Only its requests in flight still have an effect.
 func (u *user) startSecondRun(int) bool {
 	first := u.process
 	if first.dead {
@@ -119,7 +119,8 @@ func (u *user) startSecondRun(int) bool {
 	return true
 }
 
-// drawSpot takes an instance away: the cloud replaces it, its node falls silent, and its pods are gone.
+// terminateInstance terminates an instance, as a spot interruption or an admin does. The cloud replaces the instance, its kubelet stops
+// reporting, and its pods end.
 func (u *user) terminateInstance(pick int) bool {
 	living := slices.DeleteFunc(u.c.cloud.liveInstances(), u.isBeingTerminated)
 	if len(living) == 0 {
@@ -131,8 +132,8 @@ func (u *user) terminateInstance(pick int) bool {
 	return true
 }
 
-// isBeingTerminated reports whether the upgrade asked to terminate the instance and has no answer yet. Nobody could tell which request was first
-// then.
+// isBeingTerminated reports whether the upgrade's request to terminate the instance has no answer yet. Other actors do not terminate such
+// an instance, because it would be unclear which request came first.
 func (u *user) isBeingTerminated(i *instance) bool {
 	for _, n := range u.stored.record.Nodes {
 		if n.Instance == i.id && n.State == record.NodeRemoving && !n.Landed {
@@ -153,8 +154,8 @@ func (u *user) growGroup(int) bool {
 	return true
 }
 
-// removeIdleNode acts as cluster-autoscaler, which removes a node without pods. It removes only new nodes, or where the upgrade keeps its
-// target, any node that it is not kept from.
+// removeIdleNode simulates cluster-autoscaler, which removes a node without pods. It removes only new nodes. If the upgrade keeps its
+// target, it removes any node without the scale-down-disabled annotation.
 func (u *user) removeIdleNode(pick int) bool {
 	k := &u.c.cloud
 	if p := u.stored.record.Phase; (p != record.PhaseUpgrade && p != record.PhaseScaleUp && p != record.PhaseSoak && p != record.PhaseDrainBlue && p != record.PhaseWait) || k.desired <= k.min {
@@ -181,7 +182,7 @@ func (u *user) removeIdleNode(pick int) bool {
 	return true
 }
 
-// pickNode returns the name of one of the group's nodes that are fit, or "".
+// pickNode returns the name of one of the group's fit nodes, or "" if there is none.
 func (u *user) pickNode(pick int, fit func(*corev1.Node) bool) string {
 	names := slices.DeleteFunc(u.c.nodeNames(), func(name string) bool {
 		node := u.c.nodes[name]
@@ -263,7 +264,7 @@ func (u *user) runningPods() []types.UID {
 	return uids
 }
 
-// setCrashing makes a pod unready for some minutes.
+// makePodUnready makes a pod unready for some minutes.
 func (u *user) makePodUnready(pick int) bool {
 	pods := u.runningPods()
 	if len(pods) == 0 {
@@ -284,7 +285,8 @@ func (u *user) raiseGroupMax(pick int) bool {
 	return true
 }
 
-// isMaxRaisePending reports whether a launch is under way whose effect the maximum will prove. A raise by another actor would be false proof.
+// isMaxRaisePending reports whether the upgrade has an open launch that also raises the maximum. The upgrade recognizes such a launch by
+// the new maximum. Until it is answered, no other actor may raise the maximum.
 func (u *user) isMaxRaisePending() bool {
 	for _, z := range u.stored.record.Ledger.Books().Zones {
 		if slices.ContainsFunc(z.Open, func(l ledger.Launch) bool { return l.Max > 0 }) {
@@ -355,21 +357,20 @@ func (u *user) changeBudget(pick int) bool {
 	return true
 }
 
-// changeTemplate changes the group's template, to a newer revision each time. A manual group has no template: the labels of its current
-// nodes are the user's own.
+// changeTemplate gives the group's template a newer revision. A manual group has no template.
 func (u *user) changeTemplate(int) bool {
 	if !u.c.plan.listsMachines() {
 		return false
 	}
 	u.c.cloud.moves++
 	u.c.cloud.wanted = strconv.Itoa(2 + u.c.cloud.moves)
-	if !u.c.plan.Repoint && !u.c.plan.keepsTarget() { // otherwise the upgrade points the group
+	if !u.c.plan.Repoint && !u.c.plan.keepsTarget() { // otherwise the upgrade points the group at the new revision
 		u.c.cloud.pointed, u.rules.ownerRevision = u.c.cloud.wanted, u.c.cloud.wanted
 	}
 	return true
 }
 
-// addSecondTargetMove moves the target once more in some worlds in which it moves. It draws from its own generator.
+// addSecondTargetMove changes the target a second time, in some worlds in which it changes. It draws from its own generator.
 func addSecondTargetMove(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6d6f7665))}
 	i := slices.IndexFunc(p.Actors, func(a Actor) bool { return a.Kind == TargetMoves })
@@ -389,7 +390,7 @@ func (u *user) deleteNamespace(int) bool {
 	return true
 }
 
-// removeObstacles removes every obstacle, as patient owners would.
+// removeObstacles removes every obstacle of the world. After that, the upgrade must be able to finish.
 func (u *user) removeObstacles() {
 	c := u.c
 	c.calm, c.namespaceEnding = true, false
@@ -439,7 +440,7 @@ func (u *user) removeObstacles() {
 	}
 	for _, name := range sortedKeys(c.nodes) {
 		if node := c.nodes[name]; c.plan.listsMachines() && node.Labels[groupLabel] != "" && c.instanceOf(node) == nil {
-			c.deleteNode(name) // a stuck controller catches up
+			c.deleteNode(name) // the machine is gone, and its Node object was left
 		} else {
 			c.followExclusion(node)
 		}

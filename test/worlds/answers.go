@@ -15,7 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
-// drawFault draws whether a fault of the given kind strikes now.
+// drawFault draws whether a fault of the kind happens now, and counts it.
 func (c *cluster) drawFault(kind FaultKind) bool {
 	if c.calm {
 		return false
@@ -30,7 +30,7 @@ func (c *cluster) drawFault(kind FaultKind) bool {
 	return false
 }
 
-// checkEvictionRate is a request under way: whether and when it has its effect, and when and with what it is answered.
+// requestCourse is the course of a request: its delays, its effect, and its answer.
 type requestCourse struct {
 	hasEffect    bool
 	requestDelay time.Duration
@@ -77,7 +77,7 @@ func (c *cluster) drawClusterFaults(f *requestCourse, action nodegroup.Action) {
 	_, evict := action.(schedule.Eviction)
 	_, unfence := action.(nodemark.Unfence)
 	_, free := action.(nodemark.UnholdNode)
-	unfence = unfence || free // a user who may write nothing else could not remove the marks either
+	unfence = unfence || free // these two are never forbidden: an upgrade without this right could not remove its marks
 	refuse := func(err error) { f.hasEffect, f.refusal = false, err }
 	if _, restart := action.(schedule.Restart); restart && c.drawRestartFaults(f) {
 		return
@@ -104,7 +104,7 @@ func (c *cluster) drawClusterFaults(f *requestCourse, action nodegroup.Action) {
 	}
 }
 
-// drawRestartFaults draws faults that strike only requests to restart a Deployment. It returns false if none does.
+// drawRestartFaults draws the faults of requests to restart a Deployment. It returns false if none happens.
 func (c *cluster) drawRestartFaults(f *requestCourse) bool {
 	deployments := appsv1.Resource("deployments")
 	refuse := func(err error) { f.hasEffect, f.refusal = false, err }
@@ -121,7 +121,7 @@ func (c *cluster) drawRestartFaults(f *requestCourse) bool {
 	return true
 }
 
-// drawProcessCrash draws whether the process crashes when it sends the request. The request may still have its effect.
+// drawProcessCrash draws whether the process crashes while it sends the request. The request may still have its effect.
 func (c *cluster) drawProcessCrash(action nodegroup.Action) bool {
 	switch action.(type) {
 	case schedule.Restart:
@@ -191,5 +191,5 @@ func (c *cluster) patchNode(name string, uid types.UID, version string, by func(
 // errNoPolicy is the API server's reason when no role allows a request.
 var errNoPolicy = errors.New("no RBAC policy matched")
 
-// errAnswerLost returns a client's error for an answer that never came.
+// errAnswerLost returns the error of a client that received no answer.
 func errAnswerLost() error { return context.DeadlineExceeded }

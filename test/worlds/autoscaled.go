@@ -18,14 +18,14 @@ import (
 // maxGrace is the longest grace period that a pod gets (GKE G75).
 const maxGrace = 24 * time.Hour
 
-// isAutoscaled makes an autoscaler launch the new nodes in some worlds with a cloud that this tool drives. It draws from its own
-// generator, so that all other worlds stay the same.
+// drawAutoscaled makes the upgrade an autoscaled blue-green one in some worlds, in which an autoscaler launches the new nodes. It draws
+// from its own generator, so that all other worlds stay the same.
 func drawAutoscaled(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6175746f))}
 	if !p.hasSize() || p.isDelegated() || p.isBlueGreen() || p.isShortLived() || !d.chance(7) {
 		return
 	}
-	if d.chance(8) { // more than are drained at the same time
+	if d.chance(8) { // more nodes than the upgrade drains at the same time
 		for len(p.Nodes) < 26 {
 			p.Nodes = append(p.Nodes, Node{Zone: d.IntN(p.Zones)})
 		}
@@ -51,8 +51,8 @@ func drawAutoscaled(p *Plan) {
 	d.addAutoscaledActors(p)
 }
 
-// addAutoscaledActors adds actors to an autoscaled blue-green upgrade that waits. In half of these worlds they are only users who request
-// something.
+// addAutoscaledActors adds actors to an autoscaled blue-green upgrade. In half of these worlds, the only actors are users with requests,
+// and processes that end.
 func (d dice) addAutoscaledActors(p *Plan) {
 	if d.chance(30) {
 		return
@@ -74,10 +74,11 @@ func (d dice) addAutoscaledActors(p *Plan) {
 
 func (p *Plan) isAutoscaled() bool { return p.Request.Strategy == record.AutoscaledBlueGreen }
 
-// keepsTarget reports whether the upgrade keeps its first target, and keeps its fences when it stops.
+// keepsTarget reports whether the upgrade keeps its first target when the template changes. Such an upgrade also keeps its fences when
+// it stops.
 func (p *Plan) keepsTarget() bool { return p.isBlueGreen() || p.isAutoscaled() }
 
-// addOperationSurge acts as cluster-autoscaler when pods wait: it adds a node or two, up to the group's maximum.
+// addNodesForPods acts as cluster-autoscaler when pods wait: it adds a node or two, up to the group's maximum.
 func (u *user) addNodesForPods() {
 	u.growForPods(func() {
 		k := &u.c.cloud
@@ -91,8 +92,8 @@ func (u *user) addNodesForPods() {
 	})
 }
 
-// sizeChangeByOthers returns by how many nodes other actors changed the group's size. An autoscaler replaces what is removed, so it also counts
-// the upgrade's own removals there.
+// sizeChangeByOthers returns by how many nodes other actors changed the group's size. If an autoscaler launches the new nodes, removals
+// by the upgrade count too.
 func (r *rules) sizeChangeByOthers() int {
 	n := r.addedByOthers
 	if r.c.plan.isAutoscaled() {
@@ -103,7 +104,7 @@ func (r *rules) sizeChangeByOthers() int {
 	return n
 }
 
-// waitState is the state of the rules about autoscaled blue-green upgrades: whether the wait has begun.
+// waitState is the state of the rules about autoscaled blue-green upgrades. begun is true after the wait has begun.
 type waitState struct{ begun bool }
 
 // checkAutoscaled checks one decision of an autoscaled blue-green upgrade.
@@ -128,8 +129,9 @@ func (r *rules) checkAutoscaled(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// checkAutoscaledAction checks one action. Nothing is launched (G70). The maximum is raised by the number of outdated nodes (G77). Pods leave
-// when the wait is over (G71), with a day of grace at most (G75). Pods that ask autoscalers to leave them alone stay until then (G72).
+// checkAutoscaledAction checks one action. The upgrade launches no node (G70). It raises the maximum by at most the number of outdated
+// nodes (G77). It evicts pods only after the wait (G71), with a grace period of at most a day (G75). Nodes with protected pods stay
+// until then (G72).
 func (r *rules) checkAutoscaledAction(w *upgrade.World, rec *record.Record, action nodegroup.Action) {
 	drains := rec.Phase == record.PhaseDrainBlue || rec.Phase == record.PhaseDeleteBlue
 	switch a := action.(type) {
@@ -185,8 +187,8 @@ func (r *rules) checkGraceUpToADay(w *upgrade.World, a schedule.Deletion, drains
 	}
 }
 
-// checkWaitForDrain checks G71, G74 and G82: the wait takes its time from the fence, and begins only once. It ends early only if no outdated
-// node is left.
+// checkWaitForDrain checks G71, G74 and G82. The wait has the requested length, counted from the fence, and begins only once. It ends
+// early only if no outdated node is left.
 func (r *rules) checkWaitForDrain(w *upgrade.World, rec *record.Record) {
 	before, now := w.Record.Soak, rec.Soak
 	left := countOutdatedLeft(w)
@@ -226,8 +228,8 @@ func (r *rules) checkWaitForDrain(w *upgrade.World, rec *record.Record) {
 	}
 }
 
-// countOutdatedLeft counts the outdated members that are left. A node that the upgrade is removing and still waits for counts. A node that
-// another actor removed does not: it goes by itself.
+// countOutdatedLeft counts the outdated members. A node that the upgrade is removing counts until the boot timeout is over. A node that
+// another actor is removing does not count.
 func countOutdatedLeft(w *upgrade.World) (n int) {
 	for i := range w.Members {
 		m := &w.Members[i]
@@ -242,8 +244,8 @@ func countOutdatedLeft(w *upgrade.World) (n int) {
 	return n
 }
 
-// checkIdleNodesRemoved checks the reverse of G72 to G74: an outdated node without pods does not stay while the group may shrink. When no
-// outdated node is left, the upgrade does not wait.
+// checkIdleNodesRemoved checks G72 to G74: during the wait, the upgrade removes outdated nodes without pods if the group may shrink. It
+// does not wait if no outdated node is left.
 func (r *rules) checkIdleNodesRemoved(w *upgrade.World, step *upgrade.Step) {
 	rec := &step.Record
 	if rec.Phase != record.PhaseWait || w.Record.Phase != record.PhaseWait {
@@ -264,8 +266,8 @@ func (r *rules) checkIdleNodesRemoved(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// checkHeldInDrain checks G81: autoscalers are kept from outdated nodes while these are drained, and not during the wait. They are never
-// kept from new nodes.
+// checkHeldInDrain checks G81: outdated nodes have the scale-down-disabled annotation during the drain, and not during the wait. New
+// nodes never have it.
 func (r *rules) checkHeldInDrain(w *upgrade.World, rec *record.Record) {
 	if drains := rec.Phase == record.PhaseDrainBlue; (!drains && rec.Phase != record.PhaseWait) || w.Now.Before(rec.PhaseBegan.Add(time.Minute)) {
 		return

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxSoak is how long all soaks of an upgrade may take (GKE G50). If a wait is longer than longWait, the process exits.
+	// maxSoak is how long all soaks of an upgrade together may take (GKE G50). If a soak is longer than longWait, the process exits.
 	maxSoak  = 7 * 24 * time.Hour
 	longWait = 15 * time.Minute
 	// maxDeletedAtOnce is how many outdated nodes are deleted at the same time.
@@ -21,14 +21,14 @@ const (
 	maxAbsence = 3 * 24 * time.Hour
 )
 
-// isBlueGreen makes the upgrade a blue-green one in one of ten worlds with a cloud that this tool drives. It draws from its own
+// drawBlueGreen makes the upgrade a blue-green one in one of ten worlds with a cloud that this tool drives. It draws from its own
 // generator, so that all other worlds stay the same.
 func drawBlueGreen(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x626c7565))}
 	if !p.hasSize() || p.isDelegated() || !d.chance(10) {
 		return
 	}
-	if d.chance(5) { // more than are deleted at the same time
+	if d.chance(5) { // more nodes than the upgrade deletes at the same time
 		for len(p.Nodes) < 24 {
 			p.Nodes = append(p.Nodes, Node{Zone: d.IntN(p.Zones)})
 		}
@@ -44,8 +44,8 @@ func drawBlueGreen(p *Plan) {
 	addCrashesWhileFreeing(p)
 }
 
-// addCrashesWhileFreeing makes some processes of a blue-green upgrade crash when they give the new nodes back to autoscalers. Autoscalers are then
-// still kept from some nodes when the last soak is over. It draws from its own generator, so that all other worlds stay the same.
+// addCrashesWhileFreeing makes some processes of a blue-green upgrade crash while they remove the scale-down-disabled annotation from new
+// nodes. Some nodes then still have it after the last soak. It draws from its own generator, so that all other worlds stay the same.
 func addCrashesWhileFreeing(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x66726565))}
 	if !d.chance(10) {
@@ -55,7 +55,7 @@ func addCrashesWhileFreeing(p *Plan) {
 	p.Faults = append(p.Faults, Fault{Kind: FreeKills, To: maxSoak, Percent: pick(d, 30, 60)})
 }
 
-// setBlueGreenRequest makes the request a blue-green one. A process that stays during the soaks waits for hours at most.
+// setBlueGreenRequest makes the request a blue-green one. If the process waits through the soaks, the soaks take at most hours.
 func (d dice) setBlueGreenRequest(p *Plan) {
 	r := &p.Request
 	r.Strategy, r.Surge, r.MaxUnavailable, r.BatchBarrier = record.BlueGreen, p.countOutdated(), 0, false
@@ -70,8 +70,8 @@ func (d dice) setBlueGreenRequest(p *Plan) {
 	r.Window = max(1, r.BlueGreen.Batch)
 }
 
-// addBlueGreenActors adds actors to a blue-green upgrade, which takes longer than others. In half of these worlds they are only users who request
-// something, so that every promise made to them can be checked exactly.
+// addBlueGreenActors adds actors to a blue-green upgrade, spread over its longer duration. In half of these worlds, the only actors are
+// users with requests, and processes that end. The strictest rules apply to these worlds.
 func (d dice) addBlueGreenActors(p *Plan) {
 	if d.chance(40) {
 		return
@@ -97,13 +97,12 @@ func (d dice) addBlueGreenActors(p *Plan) {
 
 func (p *Plan) isBlueGreen() bool { return p.Request.Strategy == record.BlueGreen }
 
-// soakTime returns how much longer an upgrade may take because of its soaks, and because of the days after each soak in which nobody
-// runs the command.
+// soakTime returns the time that is added to upgradeLimit: for the soaks, and for the days after each soak until the command runs again.
 func (p *Plan) soakTime() time.Duration {
 	switch {
 	case p.isShortLived():
 		return week + 2*maxAbsence
-	case p.isAutoscaled(): // and the grace of pods that take longer than a day
+	case p.isAutoscaled(): // 3*maxGrace is for pods whose grace period is longer than a day
 		return maxSoak + maxAbsence*8 + 3*maxGrace
 	case !p.isBlueGreen():
 		return 0
@@ -111,7 +110,7 @@ func (p *Plan) soakTime() time.Duration {
 	return maxSoak + maxAbsence*time.Duration(len(p.Nodes)+2)
 }
 
-// isBlueGreen reports whether both colours are kept. The way back is a surge upgrade.
+// isBlueGreen reports whether the run is a blue-green upgrade. A rollback of one is a surge upgrade.
 func isBlueGreen(rec *record.Record) bool {
 	return rec.Run != "" && rec.Request.Strategy == record.BlueGreen && !rec.Rollback
 }
@@ -120,17 +119,17 @@ func isDeletingBlue(rec *record.Record) bool {
 	return isBlueGreen(rec) && rec.Phase == record.PhaseDeleteBlue
 }
 
-// hasScaleDownDisabled reports whether the node has the annotation that tells autoscalers not to remove it.
+// hasScaleDownDisabled reports whether the node has the annotation that keeps autoscalers from removing it.
 func hasScaleDownDisabled(node *corev1.Node) bool {
 	return node.Annotations[nodemark.AnnotationNoScaleDown] == "true"
 }
 
-// isWaitingForSoak reports whether no process runs until a soak is over.
+// isWaitingForSoak reports whether the process exited until the soak is over.
 func (u *user) isWaitingForSoak() bool {
 	return u.process.dead && u.stored.record.Result == record.Waiting
 }
 
-// scheduleRunAfterSoak schedules the next run of the command: after the soak, perhaps days later, and sometimes before.
+// scheduleRunAfterSoak schedules the next run of the command: at the end of the soak, up to days later, or before its end.
 func (u *user) scheduleRunAfterSoak(record record.Record) {
 	u.runs--
 	u.calmRuns = max(0, u.calmRuns-1)
@@ -146,7 +145,8 @@ func (u *user) scheduleRunAfterSoak(record record.Record) {
 	u.runCommandAfter(left + pick(dice{u.c.rng}, 0, u.c.drawUpTo(time.Hour), u.c.drawUpTo(maxAbsence)))
 }
 
-// requestSoakEnd ends the soak early. The process that runs the upgrade does it, or the next run of the command if there is no process.
+// requestSoakEnd requests an early end of the soak. The running process ends the soak. If no process is running, the command runs again
+// and ends it.
 func (u *user) requestSoakEnd(int) bool {
 	rec := &u.stored.record
 	if u.undoVerb != "" || !rec.IsResumable() || upgrade.Allows(rec, record.VerbComplete) != nil {
@@ -160,7 +160,7 @@ func (u *user) requestSoakEnd(int) bool {
 	return true
 }
 
-// pauseWaitingUpgrade pauses an upgrade without a process, as the command of the user who asks for a pause does.
+// pauseWaitingUpgrade marks an upgrade that waits for its soak as paused, as "pause" does if no process is running.
 func (u *user) pauseWaitingUpgrade() {
 	if u.isWaitingForSoak() {
 		u.lastScheduled++
@@ -168,7 +168,7 @@ func (u *user) pauseWaitingUpgrade() {
 	}
 }
 
-// reopenRecord returns the record and the revision with which the same command continues.
+// reopenRecord returns the record with which the same command continues, and its target revision.
 func (u *user) reopenRecord(rec record.Record) (record.Record, string) {
 	if u.endsSoakNext {
 		rec.Soak.Until, u.endsSoakNext = u.c.now, false

@@ -17,7 +17,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 )
 
-// disruptedFor is how long the disruption controller counts an eviction whose pod is not deleted (disruption.go, DeletionTimeout).
+// disruptedFor is how long the disruption controller charges a budget for an evicted pod that is not deleted (disruption.go,
+// DeletionTimeout).
 const disruptedFor = 2 * time.Minute
 
 func budgetName(i int, b Budget) string { return fmt.Sprintf("%s-%d", b.Workload, i) }
@@ -64,7 +65,7 @@ func (c *cluster) deleteBudget(name string) {
 	}
 }
 
-// isCovered reports whether the budget selects the pod, as the API server decides it. Only three forms of selectors are drawn.
+// isCovered reports whether the budget selects the pod. It supports only the selectors that newBudget creates.
 func isCovered(pdb *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 	selector := pdb.Spec.Selector
 	switch {
@@ -77,7 +78,7 @@ func isCovered(pdb *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 	}
 }
 
-// scheduleBudgetSync makes the disruption controller recompute the budgets of a changed pod a moment later.
+// scheduleBudgetSync schedules the disruption controller for the budgets of a changed pod.
 func (c *cluster) scheduleBudgetSync(pod *corev1.Pod) {
 	for _, name := range sortedKeys(c.budgets) {
 		if isCovered(c.budgets[name], pod) && !c.stale[name] {
@@ -143,7 +144,7 @@ func (c *cluster) budgetStatus(pdb *policyv1.PodDisruptionBudget) policyv1.PodDi
 	}
 }
 
-// expectedPods returns the number of pods that a budget expects, and the number that it wants healthy (disruption.go,
+// expectedPods returns the number of pods that a budget expects, and the number of healthy pods that it requires (disruption.go,
 // getExpectedPodCount).
 func expectedPods(pdb *policyv1.PodDisruptionBudget, matched int, scale map[string]int) (expected, desired int) {
 	total := 0
@@ -184,8 +185,8 @@ func isPodReady(pod *corev1.Pod) bool {
 	return len(pod.Status.Conditions) > 0 && pod.Status.Conditions[0].Status == corev1.ConditionTrue
 }
 
-// answerEviction returns the eviction API's answer for a pod and the budgets, before anything is done (eviction.go). spends names the budget
-// that an accepted eviction uses.
+// answerEviction returns the eviction API's answer for a pod (eviction.go). It changes nothing. spends names the budget to which an
+// accepted eviction is charged; "" for none.
 func answerEviction(pod *corev1.Pod, budgets map[string]*policyv1.PodDisruptionBudget, ending bool) (spends string, err error) {
 	if ending {
 		return "", errForbidden("namespace is being terminated", corev1.NamespaceTerminatingCause)
@@ -218,7 +219,7 @@ func answerEviction(pod *corev1.Pod, budgets map[string]*policyv1.PodDisruptionB
 	return pdb.Name, nil
 }
 
-// evictPod acts as the eviction API. An eviction with the wrong UID fails only after it was charged to the budget (Kubernetes K01).
+// evictPod simulates the eviction API. An eviction with the wrong UID fails only after the budget was charged for it (Kubernetes K01).
 func (c *cluster) evictPod(a schedule.Eviction) error {
 	var pod *corev1.Pod
 	for _, p := range c.pods {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// clock is virtual time. Events wait for their time; events of the same time happen in the order in which they were added.
+// clock is a queue of events in virtual time. Events with the same time run in the order in which they were added.
 type clock struct {
 	now    time.Time
 	queue  events

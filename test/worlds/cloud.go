@@ -19,7 +19,7 @@ import (
 type instance struct {
 	id, zone, revision string
 	inService, leaving bool
-	// standby is true if the owner took the instance out of service: it counts for nothing.
+	// standby is true if the owner took the instance out of service. It does not count towards the group's size.
 	standby   bool
 	unhealthy bool
 	// protected is true if the owner protects the instance against scale-in.
@@ -39,14 +39,14 @@ type cloud struct {
 	tokens          map[string]bool
 	serial          int
 	resizing        bool
-	// shrunk counts, by instance, the terminations that lowered the size. scaledIn lists the nodes that the cloud itself removed
-	// because it had too many.
+	// shrunk counts, by instance, the terminations that lowered the size. scaledIn lists the instances that the cloud removed because
+	// the group was larger than its size.
 	shrunk   map[string]int
 	scaledIn []string
 	// readings are the group's states at earlier times, oldest first.
 	readings []nodegroup.Group
-	// operations are the requests to a cloud that upgrades its groups itself, oldest first. extra is the number of nodes that this
-	// cloud has added.
+	// operations are the operations of a cloud that upgrades its groups itself, oldest first. extra is the number of surge nodes that
+	// the running operation has added.
 	operations []*operation
 	extra      int
 }
@@ -76,7 +76,7 @@ func newCloud(p *Plan) cloud {
 
 func (k *cloud) addInstance(i *instance) { k.instances[i.id] = i }
 
-// livePodsOf returns the instances that are not being terminated and not on Standby, by ID.
+// liveInstances returns the instances that are not being terminated and not on Standby, by ID.
 func (k *cloud) liveInstances() []*instance {
 	var living []*instance
 	for _, id := range slices.Sorted(maps.Keys(k.instances)) {
@@ -99,7 +99,7 @@ func errCloud(outcome nodegroup.Outcome, format string, args ...any) error {
 	return &provider.Error{Outcome: outcome, Err: fmt.Errorf(format, args...)}
 }
 
-// carryOutCloudRequest carries out one request, as AWS and the provider for Auto Scaling groups do together.
+// carryOutCloudRequest carries out one request. It returns the errors that the AWS provider returns.
 func (c *cluster) carryOutCloudRequest(action nodegroup.Action) error {
 	k := &c.cloud
 	if c.plan.CloudLag > 0 {
@@ -185,7 +185,7 @@ func (c *cluster) addCapacity(a nodegroup.AddCapacity) error {
 	return nil
 }
 
-// launchInstance starts an instance of the revision that the group points at. Its node follows.
+// launchInstance creates an instance with the group's revision. Its node joins later.
 func (c *cluster) launchInstance(zone, token string) {
 	k := &c.cloud
 	k.serial++
@@ -208,7 +208,7 @@ func (c *cluster) launchInstance(zone, token string) {
 	c.after(boot, func() { c.registerNode(i, unlabelled) })
 }
 
-// registerNode registers the instance's node, which becomes Ready a moment later.
+// registerNode adds the instance's node to the cluster. The node becomes Ready up to 20 s later.
 func (c *cluster) registerNode(i *instance, unlabelled bool) {
 	if i.leaving || c.cloud.instances[i.id] == nil {
 		return
@@ -233,7 +233,8 @@ func (c *cluster) registerNode(i *instance, unlabelled bool) {
 	c.after(c.drawUpTo(20*time.Second), func() { c.setNodeReady(node.Name, true) })
 }
 
-// reconcileSize keeps the group at its size, as its cloud does. It launches in the zone with the fewest nodes, or removes the newest instance.
+// reconcileSize simulates the cloud, which keeps the group at its size. It launches instances in the zone with the fewest, or removes
+// the last instance by ID.
 func (c *cluster) reconcileSize() {
 	if c.cloud.resizing || !c.plan.hasSize() {
 		return
@@ -290,7 +291,8 @@ func (c *cluster) terminate(a nodegroup.Terminate) error {
 	return nil
 }
 
-// storeRequest terminates a machine. Its kubelet falls silent, and its Node object is removed later, unless NodeObjectStays strikes.
+// endInstance terminates a machine. Its kubelet stops reporting. Its Node object is deleted later, except if the fault NodeObjectStays
+// happens.
 func (c *cluster) endInstance(i *instance) {
 	if i.leaving {
 		return
@@ -329,7 +331,7 @@ func revisionOf(id string) nodegroup.Revision {
 	return nodegroup.Revision{ID: id, Name: "workers:" + id}
 }
 
-// readGroup returns the group as its provider would describe it now.
+// readGroup returns the group as its provider describes it, without lag and faults.
 func (c *cluster) readGroup() nodegroup.Group {
 	k := &c.cloud
 	g := nodegroup.Group{
@@ -371,7 +373,7 @@ func (i *instance) describe(wanted string) nodegroup.Instance {
 	}
 }
 
-// pollGroup returns the cloud's answer to a poll: the group as it was up to the cloud's lag ago.
+// pollGroup returns the cloud's answer to a poll, with lag and faults: the group as it was up to CloudLag ago, or an error.
 func (c *cluster) pollGroup() (nodegroup.Group, error) {
 	if c.drawFault(CloudBlind) {
 		return nodegroup.Group{}, errors.New("the cloud cannot be reached")
@@ -398,8 +400,8 @@ func (c *cluster) pollGroup() (nodegroup.Group, error) {
 	return old, nil
 }
 
-// obscureReading shows some instances in service in a state that the state machine does not know, as while their root volume is replaced. It
-// may also hide the operations of a cloud that upgrades the group itself.
+// obscureReading changes the state of some instances in service to an unknown one, as during the replacement of a root volume. It may
+// also hide the operations of a cloud that upgrades the group itself.
 func (c *cluster) obscureReading(g *nodegroup.Group) {
 	if c.plan.isDelegated() && c.chance(50) {
 		g.Managed, g.Refusal = nil, "its operations cannot be read"

@@ -27,12 +27,12 @@ const (
 
 func worldStart() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// cluster is the true state. Its objects are replaced and never changed, so that an object that was seen stays as it was.
+// cluster is the true state of the cluster and its cloud. A change replaces the object, so that views of the old object stay valid.
 type cluster struct {
 	clock
 	plan *Plan
 	rng  *rand.Rand
-	// calm is true once everything that stood in the way was put right.
+	// calm is true after removeObstacles.
 	calm        bool
 	nodes       map[string]*corev1.Node
 	pods        map[types.UID]*corev1.Pod
@@ -42,7 +42,7 @@ type cluster struct {
 	// namespaceEnding is true while the namespace of all pods is being deleted.
 	namespaceEnding bool
 	version         int
-	// shadow contains the nodes as they would be without the upgrade: as they were at first, plus the changes of other actors.
+	// shadow contains the nodes as they would be without the upgrade: their first state with the changes of other actors.
 	shadow map[string]*corev1.Node
 	// stale is true for a budget whose status the disruption controller must still compute.
 	stale map[string]bool
@@ -71,19 +71,19 @@ type cluster struct {
 	excludedSince map[string]time.Time
 	// forced contains the pods that an upgrade deleted.
 	deletedByUpgrade map[types.UID]bool
-	// fellSilent contains the nodes that other actors made unready after they had been ready.
+	// fellSilent contains the nodes whose kubelet stopped reporting because of another actor.
 	fellSilent map[types.UID]bool
 	// fell contains the UIDs of pods that became unready after they had been ready.
 	becameUnready map[types.UID]bool
 	// falling contains the pods that are unready for a moment; see addBriefUnreadiness.
 	brieflyUnready map[types.UID]bool
-	// emptied is, by node, when the last pod that a drain waits for left the node.
+	// emptied is, by node, when the last pod ended for which a drain waits.
 	emptied map[string]time.Time
 	// placing is true while a run of the scheduler is scheduled.
 	binding bool
 }
 
-// changePickedNode is one event of a watch. Exactly one of the objects is set. gone is true if the object was deleted.
+// change is one event of a watch. Exactly one of the objects is set. gone is true if the object was deleted.
 type change struct {
 	node   *corev1.Node
 	pod    *corev1.Pod
@@ -117,7 +117,7 @@ func newCluster(p *Plan) *cluster {
 	return c
 }
 
-// elapsed returns how long the world has been going on.
+// elapsed returns the time since the world began.
 func (c *cluster) elapsed() time.Duration { return c.now.Sub(worldStart()) }
 
 func (c *cluster) nextVersion() string {
@@ -134,7 +134,7 @@ func (c *cluster) drawUpTo(limit time.Duration) time.Duration {
 
 func (c *cluster) chance(percent int) bool { return c.rng.IntN(100) < percent }
 
-// readGroup creates a node and its instance as the plan has them at the start.
+// createNode creates a node of the plan and its instance.
 func (c *cluster) createNode(i int, n Node) {
 	zone, name, revision := zoneName(n.Zone), nodeName(n, i), "1"
 	if n.Current {
@@ -158,7 +158,7 @@ func (c *cluster) createNode(i int, n Node) {
 	c.shadow[name] = node
 }
 
-// nodeName returns the name of a node of the start; i is its index in the plan.
+// nodeName returns the name of a node of the plan. i is its index.
 func nodeName(n Node, i int) string {
 	if n.Current {
 		return fmt.Sprintf("cur-%s-%02d", zoneName(n.Zone), i)
@@ -202,7 +202,7 @@ func fenceTaint(provider string) corev1.Taint {
 	return corev1.Taint{Key: "kubectl-nodeupgrade/outdated", Effect: corev1.TaintEffectNoSchedule}
 }
 
-// markPod gives a node the oddities of its marks.
+// applyMarks gives a node the oddities of its marks.
 func applyMarks(node *corev1.Node, marks Marks, provider string) {
 	if marks&MarkCordoned != 0 {
 		node.Spec.Unschedulable = true
@@ -254,8 +254,7 @@ func (c *cluster) changeNode(name string, by func(*corev1.Node)) {
 	c.bindSoon()
 }
 
-// changeNodeAsOther changes a node in the name of another actor. It also changes the node's shadow, which is what the node would be without
-// the upgrade.
+// changeNodeAsOther changes a node for another actor than the upgrade. It also changes the node's shadow.
 func (c *cluster) changeNodeAsOther(name string, by func(*corev1.Node)) {
 	c.changeNode(name, by)
 	if shadow, ok := c.shadow[name]; ok {
@@ -265,7 +264,7 @@ func (c *cluster) changeNodeAsOther(name string, by func(*corev1.Node)) {
 	}
 }
 
-// deleteNode removes the Node object. Garbage collection ends the pods that were on it.
+// deleteNode deletes the Node object, and the pods on the node, as garbage collection does.
 func (c *cluster) deleteNode(name string) {
 	node, ok := c.nodes[name]
 	if !ok {
@@ -302,7 +301,7 @@ func isNodeReady(node *corev1.Node) bool {
 	return len(node.Status.Conditions) > 0 && node.Status.Conditions[0].Status == corev1.ConditionTrue
 }
 
-// setNodeReady changes the node's Ready condition, as when its kubelet falls silent or returns. The taint of the condition follows.
+// setNodeReady changes the node's Ready condition. The control plane changes the not-ready taint after TaintLag.
 func (c *cluster) setNodeReady(name string, ready bool) {
 	c.changeNodeAsOther(name, func(n *corev1.Node) { n.Status.Conditions = []corev1.NodeCondition{readyCondition(ready, c.now)} })
 	if c.plan.TaintLag > 0 {
@@ -310,13 +309,12 @@ func (c *cluster) setNodeReady(name string, ready bool) {
 	}
 }
 
-// notReadyTaint returns the taint that the control plane keeps on nodes that are not Ready. The control plane removes it a moment after the
-// node is Ready.
+// notReadyTaint returns the taint that the control plane sets on nodes that are not Ready.
 func notReadyTaint() corev1.Taint {
 	return corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 }
 
-// taintByCondition acts as the control plane: it adds the taint of the node's Ready condition or removes it.
+// taintByCondition simulates the control plane: it adds or removes the not-ready taint according to the node's Ready condition.
 func (c *cluster) taintByCondition(name string) {
 	node := c.nodes[name]
 	if node == nil || isNodeReady(node) != slices.Contains(node.Spec.Taints, notReadyTaint()) {

@@ -187,7 +187,7 @@ func (r *rules) checkSurgeReturned(rec record.Record) {
 	r.checkNoIdleNode("S5", rec)
 }
 
-// idleTime checks that an upgrade that gave its surge back has kept no empty new node.
+// checkNoIdleNode checks that an upgrade that gave its surge back has kept no empty new node.
 func (r *rules) checkNoIdleNode(rule string, record record.Record) {
 	if strings.Contains(record.Message, "they are still to be launched") {
 		return // they may have been since
@@ -273,7 +273,7 @@ func (r *rules) checkOutageReport(rec record.Record) {
 	}
 }
 
-// removePod checks a group whose upgrade reached its goal.
+// checkGoalReached checks a group whose upgrade reached its goal.
 func (r *rules) checkGoalReached(rec record.Record) {
 	for _, name := range sortedKeys(r.c.nodes) {
 		node := r.c.nodes[name]

@@ -50,7 +50,7 @@ const (
 
 func allFaults() []FaultKind { return append(commonFaults(), CloudUnknown) }
 
-// drawRestartFaults returns the faults of requests to restart a Deployment.
+// restartFaults returns the faults of requests to restart a Deployment.
 func restartFaults() []FaultKind {
 	return []FaultKind{RestartForbidden, RestartDenied, RestartLost, RestartKills, NodeConflict}
 }

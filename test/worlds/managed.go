@@ -45,7 +45,7 @@ type operation struct {
 
 func (o *operation) isRunning() bool { return o.state == nodegroup.OperationRunning }
 
-// drawDelegated begins an operation for a request to upgrade the group. A token that was used before gets the operation that it began.
+// delegate begins an operation for a request to upgrade the group. A token that was used before gets the operation that it began.
 func (c *cluster) delegate(a nodegroup.Delegate) error {
 	for _, op := range c.cloud.operations {
 		if op.token != a.Token {

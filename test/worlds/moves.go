@@ -50,7 +50,7 @@ func (o Rollout) bounds(replicas int) (surge, missing int) {
 	}
 }
 
-// hasGaplessMove makes some requests ask for restarts instead of evictions of only ready pods. It gives their worlds Deployments to restart,
+// drawRestarts makes some requests ask for restarts instead of evictions of only ready pods. It gives their worlds Deployments to restart,
 // some of them with one pod. It draws from its own generator, so that all other worlds stay the same.
 func drawRestarts(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6d6f7665))}
@@ -138,7 +138,7 @@ const templateHash = "pod-template-hash"
 
 func setHash(set int) string { return fmt.Sprintf("t%d", set) }
 
-// checkOwnMachine makes a new pod belong to a ReplicaSet of the Deployment.
+// adopt makes a new pod belong to a ReplicaSet of the Deployment.
 func (o *deployment) adopt(m *controller, pod *corev1.Pod, set int) {
 	pod.Labels[templateHash] = setHash(set)
 	owner := &pod.OwnerReferences[0]

@@ -131,7 +131,7 @@ func (c *cluster) removePodMarks(pod *corev1.Pod) {
 	c.putPod(plain)
 }
 
-// takeTurn returns the rank of a pod in the order in which a node's pods are evicted.
+// evictionRank returns the rank of a pod in the order in which a node's pods are evicted.
 func (r *rules) evictionRank(pod *corev1.Pod) int {
 	switch r.c.controllers[pod.Labels["app"]].Role {
 	case Hook:

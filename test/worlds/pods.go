@@ -323,7 +323,7 @@ func (c *cluster) startPod(m *controller, pod *corev1.Pod) {
 	})
 }
 
-// takeTurn changes whether a pod is ready, unless the pod is being deleted. A pod that crashes on its node stays unready.
+// setPodReady changes whether a pod is ready, unless the pod is being deleted. A pod that crashes on its node stays unready.
 func (c *cluster) setPodReady(uid types.UID, ready bool) {
 	old, ok := c.pods[uid]
 	if !ok || old.DeletionTimestamp != nil || old.Status.Phase == corev1.PodSucceeded {

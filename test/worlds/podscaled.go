@@ -9,7 +9,7 @@ import (
 // machine on request.
 const podScaler = "podscaler"
 
-// isPodScaled gives a group without a size to some worlds with a cloud that this tool drives. It draws from its own generator, so that
+// drawPodScaled gives a group without a size to some worlds with a cloud that this tool drives. It draws from its own generator, so that
 // all other worlds stay the same.
 func drawPodScaled(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x706f6473))}

@@ -79,7 +79,7 @@ type storedState struct {
 	worked time.Time
 }
 
-// readGroup is the state with which a process begins.
+// initialState is the state with which a process begins.
 type initialState struct {
 	request record.Request
 	record  record.Record
@@ -263,7 +263,7 @@ func (p *process) crash() {
 	p.ended(record.Record{})
 }
 
-// prepareForProcess sends an action's request.
+// sendRequest sends an action's request.
 func (p *process) sendRequest(action nodegroup.Action) {
 	key := action.Key()
 	p.open[key] = nodegroup.Attempt{Action: action, Begun: p.c.now, InFlight: true, Tries: p.open[key].Tries + 1}
@@ -359,7 +359,7 @@ func (p *process) retryDelay(answer runner.Answer, tries int) time.Duration {
 	}
 }
 
-// requestVerb schedules the next poll of the cloud. every is the interval while requests of the upgrade are under way there, and 0 while none
+// schedulePoll schedules the next poll of the cloud. every is the interval while requests of the upgrade are under way there, and 0 while none
 // is.
 func (p *process) schedulePoll(every time.Duration) {
 	if p.polling || !p.c.plan.listsMachines() {

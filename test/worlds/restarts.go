@@ -85,7 +85,7 @@ func (r *rules) notePodsTogether(p *process) {
 	}
 }
 
-// restartDeployment checks L23: a Deployment is restarted only for its only ready pod on a draining node. Its rollout must create another pod
+// checkRestart checks L23: a Deployment is restarted only for its only ready pod on a draining node. Its rollout must create another pod
 // before that one goes.
 func (r *rules) checkRestart(p *process, w *upgrade.World, step *upgrade.Step, a schedule.Restart) {
 	stored := &p.stored.record

@@ -91,7 +91,7 @@ func newRules(c *cluster, say func(string)) *rules {
 	return r
 }
 
-// isEasy reports whether every node of the plan can be drained with patience only.
+// isEasy reports whether every pod of the plan leaves its node in time without help from a user.
 func isEasy(p *Plan) bool {
 	hard := p.hasWorkload(func(w *Workload) bool {
 		return w.isAiling() || w.Broken || w.Undead || w.Tolerant || w.Role == Completes || (w.Role == Protected && p.Request.RespectDoNotDisrupt) || (w.Kind == Bare && !p.Request.EvictUnmanaged)
@@ -122,14 +122,14 @@ func (r *rules) fail(rule, format string, args ...any) {
 	}
 }
 
-// noteLostNode records that another actor took a node, which lowers the number of nodes that the upgrade must keep serving.
+// noteLostNode records that another actor took a node away. The upgrade must keep one serving node less.
 func (r *rules) noteLostNode() {
 	r.servingBefore--
 	r.zonesChanged = true
 }
 
-// noteUnclearTermination records that the effect of a request to end an instance and shrink the group is unknown. There is no doubt if the instance
-// still exists, or if the request shrank the group.
+// noteUnclearTermination records that the effect of a request to terminate an instance and shrink the group is unknown. The effect is
+// known if the instance still exists, or if the request shrank the group.
 func (r *rules) noteUnclearTermination(id string) {
 	i := r.c.cloud.instances[id]
 	r.unclearTermination = r.unclearTermination || ((i == nil || i.leaving) && r.c.cloud.shrunk[id] == 0)
@@ -143,7 +143,7 @@ func (r *rules) noteResize(n int) {
 
 func (r *rules) noteMaxChanged() { r.maxChanged = true }
 
-// isRecorded prepares the rules for a new process.
+// prepareForProcess prepares the rules for a new process.
 func (r *rules) prepareForProcess(p *process) {
 	r.logf("record %q, phase %q", p.record.Run, p.record.Phase)
 	r.duties.resetWaits()
@@ -168,7 +168,7 @@ func (r *rules) prepareForProcess(p *process) {
 		clear(r.duties.batches)
 		r.lastZone = ""
 		r.soaks, r.waited = soakState{exitsEarly: r.soaks.exitsEarly}, waitState{}
-		clear(r.deadlines) // nodes on the way back are drained for another reason
+		clear(r.deadlines) // a rollback drains other nodes
 	}
 }
 
@@ -198,7 +198,7 @@ func (r *rules) countServing(rec record.Record) int {
 	return n
 }
 
-// countStep checks one decision against the rules, before its actions are begun and after its record is stored.
+// checkStep checks one decision against the rules. It is called after the decision's record is stored, and before its actions begin.
 func (r *rules) checkStep(p *process, w *upgrade.World, step *upgrade.Step) {
 	r.logStep(w, step)
 	r.delegations.groupReadAt = w.Group.Observed
@@ -249,7 +249,7 @@ func (r *rules) checkStep(p *process, w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// logStep counts and prints what the step shows.
+// logStep counts the words of the step and prints its changes.
 func (r *rules) logStep(w *upgrade.World, step *upgrade.Step) {
 	r.tally.countStep(w, step)
 	if r.print == nil {
@@ -290,7 +290,7 @@ func (r *rules) checkWindow(rec *record.Record) {
 	}
 }
 
-// checkSize checks I9: the nodes that the upgrade adds and takes stay within bounds, in the ledger and in the group.
+// checkSize checks I9: the numbers of nodes that the upgrade adds and removes stay within their limits, in the ledger and in the group.
 func (r *rules) checkSize(record *record.Record) {
 	if record.Run == "" || !r.c.plan.hasSize() || r.unclearTermination {
 		return
@@ -310,7 +310,8 @@ func (r *rules) checkSize(record *record.Record) {
 	}
 }
 
-// checkDeadlinesAndPhases checks I8 and I10. A deadline moves only by the time during which no process was at work. No phase comes twice.
+// checkDeadlinesAndPhases checks I8 and I10. A deadline moves only by the time during which no process was running. A run does not
+// return to an earlier phase.
 func (r *rules) checkDeadlinesAndPhases(w *upgrade.World, rec *record.Record) {
 	if rec.Stopping == record.PodEvictionFailure || rec.Result == record.PodEvictionFailure {
 		clear(r.deadlines) // running the same command again gives the nodes their time again
@@ -354,7 +355,7 @@ func (r *rules) checkDeadlinesAndPhases(w *upgrade.World, rec *record.Record) {
 	r.run, r.furthestPhase = rec.Run, reached
 }
 
-// mustLeave reports whether a drain must wait until the pod has left its node. lost is true for a node whose kubelet no longer answers.
+// mustLeave reports whether a drain must wait until the pod has left its node. lost is true if the node's kubelet no longer reports.
 func mustLeave(pod *corev1.Pod, lost bool) bool {
 	if pod.Annotations[corev1.MirrorPodAnnotationKey] != "" || pod.Status.Phase == corev1.PodSucceeded {
 		return false

@@ -12,7 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// removeOperationSurge gives some worlds a workload that its owner scales down and, in most cases, up again. It draws from its own generator.
+// addScaleDown gives some worlds a workload that its owner scales down and, in most cases, up again. It draws from its own generator.
 func addScaleDown(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x7363616c))}
 	if p.isDelegated() || p.isShortLived() || !d.chance(6) {

@@ -14,7 +14,7 @@ import (
 // week is how long the nodes of a short-lived upgrade may take to end (GKE G90).
 const week = 7 * 24 * time.Hour
 
-// isShortLived makes nodes end by themselves within days, in some worlds with a cloud. It draws from its own generator, so that all
+// drawShortLived makes nodes end by themselves within days, in some worlds with a cloud. It draws from its own generator, so that all
 // other worlds stay the same.
 func drawShortLived(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73686f72))}

@@ -265,7 +265,7 @@ func (r *rules) checkRebuiltRecord(w *upgrade.World, record *record.Record, err 
 // madeUp is a revision that does not exist.
 const madeUp = "made-up"
 
-// changeRecordedRevision adds another actor to some worlds in which an abort points the group back. That actor may write the record, and writes a
+// addRevisionChanges adds another actor to some worlds in which an abort points the group back. That actor may write the record, and writes a
 // revision there that the group never had. Package plugin refuses a rollback to such a revision. It draws from its own generator.
 func addRevisionChanges(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x706f696e))}

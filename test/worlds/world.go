@@ -13,19 +13,18 @@ import (
 )
 
 const (
-	// checkNodeTime is how long an upgrade may take once nothing is in its way, in virtual time.
+	// upgradeLimit is how long an upgrade may take after the last obstacle is removed, in virtual time.
 	upgradeLimit = 48 * time.Hour
-	// maxTurns limits the turns of a process, in addition to the two per minute in which it polls. A process with more turns acts
-	// forever.
+	// maxTurns limits the turns of a process, in addition to one turn per pollInterval. A process with more turns never ends.
 	maxTurns     = 20_000
 	pollInterval = 30 * time.Second
-	// maxRuns is how often the user runs the command again once nothing is in its way.
+	// maxRuns is how often the user runs the command again after the last obstacle is removed.
 	maxRuns = 12
-	// maxRunsWithoutCalm is how often the user runs the command where the obstacles stay.
+	// maxRunsWithoutCalm is how often the user runs the command if the obstacles are never removed.
 	maxRunsWithoutCalm = 4
 )
 
-// Verdict is the result of a world. Broken is the first rule that was broken, and how; it is empty if none was.
+// Verdict is the result of a world. Broken names the first broken rule and says how it was broken; "" if no rule was broken.
 type Verdict struct {
 	Seed   uint64
 	Broken string
@@ -36,7 +35,7 @@ type Verdict struct {
 	Turns  int
 }
 
-// Run plays the planned world. If say is not nil, Run passes it one line for each thing that happens.
+// Run runs the planned world. If say is not nil, Run passes it one line for each event.
 func Run(plan Plan, say func(string)) Verdict {
 	c := newCluster(&plan)
 	u := &user{c: c, rules: newRules(c, say), stored: &storedState{}, renewing: map[types.UID]bool{}}
@@ -66,7 +65,7 @@ func Run(plan Plan, say func(string)) Verdict {
 	return v
 }
 
-// user is the person at the command line, who runs the command, stops it, and runs it again.
+// user simulates the person who runs the command, stops it, and runs it again. It also carries out the actions of all other actors.
 type user struct {
 	c       *cluster
 	rules   *rules
@@ -78,9 +77,9 @@ type user struct {
 	runs, calmRuns int
 	// pastTurns counts the turns of earlier processes.
 	pastTurns int
-	// done is true when the user is content or gives up.
+	// done is true when the upgrade has reached its goal or the user gives up.
 	done bool
-	// replan is true when the next run continues to the current target.
+	// replan is true when the next run continues the upgrade to the current target instead of its first one.
 	replan bool
 	// upgrades counts the upgrades that were begun. The name of a run contains this number.
 	upgrades int
@@ -100,7 +99,7 @@ type user struct {
 
 func (u *user) countTurns() int { return u.pastTurns + u.process.turns }
 
-// runUntilDone passes the time until the user is done or a rule is broken.
+// runUntilDone runs events until the user is done or a rule is broken.
 func (u *user) runUntilDone() {
 	for !u.done && u.rules.broken == "" && u.c.runNextEvent() {
 		if u.process != nil && u.process.turns > maxTurns+int(u.c.elapsed()/pollInterval) {
@@ -115,7 +114,7 @@ func (u *user) runUntilDone() {
 	}
 }
 
-// prepareForProcess runs the command: for the first time, or to continue.
+// runCommand starts a process that begins an upgrade, or continues the stored one.
 func (u *user) runCommand() {
 	u.removeUnreadable()
 	rec, err := storeAndReadBack(u.stored.record)
@@ -124,7 +123,7 @@ func (u *user) runCommand() {
 		return
 	}
 	if u.undoVerb != "" && rec.Run != "" && !rec.IsResumable() {
-		u.handleGoalReached(rec) // the user who asked for it crashed when all was done
+		u.handleGoalReached(rec) // the process that undid the upgrade crashed after its last step
 		return
 	}
 	u.rules.soaks.exitsEarly = upgrade.IsWaiting(&rec, u.c.now) && rec.Soak.Until.Sub(u.c.now) > longWait
@@ -162,7 +161,7 @@ func (u *user) runCommand() {
 	u.process.ended = func(record record.Record) { u.handleProcessEnd(process, record) }
 }
 
-// handleProcessEnd handles the end of a process: with a result, or without one if it crashed.
+// handleProcessEnd decides what the user does after a process has ended. The record has no result if the process crashed.
 func (u *user) handleProcessEnd(p *process, rec record.Record) {
 	if p != u.process || u.done {
 		return
@@ -182,7 +181,7 @@ func (u *user) handleProcessEnd(p *process, rec record.Record) {
 	case rec.PausedBy != "" && u.stored.asked.Verb == record.VerbPause:
 		u.awaitsResume = true
 	case u.undoVerb != "" && strings.HasPrefix(rec.Message, "stopped for "):
-		u.runCommandAfter(time.Second + u.c.drawUpTo(20*time.Second)) // the user who asked waits for that
+		u.runCommandAfter(time.Second + u.c.drawUpTo(20*time.Second)) // the command that undoes the upgrade waits for this stop
 	case rec.Result == record.Waiting:
 		u.scheduleRunAfterSoak(rec)
 	case rec.Result == record.TargetMoved:
@@ -199,7 +198,7 @@ func (u *user) handleProcessEnd(p *process, rec record.Record) {
 	}
 }
 
-// handleGoalReached handles the end of an upgrade that was carried out or undone.
+// handleGoalReached checks the group after an upgrade was carried out or undone.
 func (u *user) handleGoalReached(rec record.Record) {
 	u.done = true
 	if u.c.plan.isDelegated() {
@@ -212,7 +211,7 @@ func (u *user) handleGoalReached(rec record.Record) {
 	u.rules.checkGoalReached(rec)
 }
 
-// checkRetry runs the command after the given time. It cancels the time that was planned before.
+// runCommandAfter schedules a run of the command after the given time. It cancels the run that was scheduled before.
 func (u *user) runCommandAfter(after time.Duration) {
 	u.lastScheduled++
 	planned := u.lastScheduled
@@ -223,7 +222,7 @@ func (u *user) runCommandAfter(after time.Duration) {
 	})
 }
 
-// interruptProcess acts as Ctrl-C. A process that does not come to rest within stopLimit is killed.
+// interruptProcess simulates Ctrl-C. A process that does not end within stopLimit is killed.
 func (u *user) interruptProcess() {
 	p := u.process
 	if p.dead || p.stopRequested {
@@ -238,7 +237,7 @@ func (u *user) interruptProcess() {
 	})
 }
 
-// replaceDrainedNodes acts as the user, who replaces the drained nodes of a group without a cloud.
+// replaceDrainedNodes simulates the user of a group without a cloud, who replaces its drained nodes.
 func (u *user) replaceDrainedNodes() {
 	for _, name := range sortedKeys(u.stored.record.Nodes) {
 		n := u.stored.record.Nodes[name]
