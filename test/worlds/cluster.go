@@ -48,22 +48,22 @@ type cluster struct {
 	stale map[string]bool
 	// watch is called for every change.
 	onChange func(change)
-	// closed contains the new nodes that pods are kept off.
+	// closed contains the new nodes that are closed to pods at first.
 	closed map[string]bool
-	// closes is called for each new node that pods are kept off.
+	// onNodeClosed is called for each new node that is closed to pods.
 	onNodeClosed func(Closing)
-	// tainted is called when pods wait on a Ready node until the taint of its condition is removed.
+	// onTaintWait is called when a DaemonSet's pod waits for a Ready node whose not-ready taint is not yet removed.
 	onTaintWait func()
-	// struck is called for every fault that strikes.
+	// onFault is called for every fault that happens.
 	onFault func(FaultKind)
-	// unplaced is called when pods wait for a node. scaling is true while an autoscaler is about to add nodes for them.
+	// onUnplacedPod is called when a pod waits for a node. scaling is true while an autoscaler is about to add nodes.
 	onUnplacedPod func()
 	scaling       bool
-	// restarted is called for each restart that reached a Deployment, with its result. landed is called for each pod that got a node,
-	// and departs for each pod that is deleted or gone.
+	// onRestart is called for each restart request that reached a Deployment, with its result. onPodBound is called for each pod that is
+	// bound to a node. onPodGone is called for each pod that is deleted or ends.
 	onRestart             func(*controller, schedule.Restart, string)
 	onPodBound, onPodGone func(*corev1.Pod)
-	// charged is the time, by pod name, at which an eviction of the pod last used up one disruption of a budget.
+	// chargedAt is, by pod name, when a budget was last charged for an eviction of the pod.
 	chargedAt map[string]time.Time
 	// deregisteredAt is when each target was taken out of its load balancer, by target ID.
 	deregisteredAt map[string]time.Time
@@ -75,7 +75,7 @@ type cluster struct {
 	fellSilent map[types.UID]bool
 	// fell contains the UIDs of pods that became unready after they had been ready.
 	becameUnready map[types.UID]bool
-	// falling contains the pods that are unready for a moment; see addBriefUnreadiness.
+	// brieflyUnready contains the pods that are unready at the moment because of addBriefUnreadiness.
 	brieflyUnready map[types.UID]bool
 	// emptied is, by node, when the last pod ended for which a drain waits.
 	emptied map[string]time.Time

@@ -13,8 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// addCrashingWorkloads puts some workloads behind Services. It gives some worlds a workload whose pods do not come up on nodes of the wanted
-// revision. It draws from its own generator, so that all other draws stay the same.
+// addCrashingWorkloads puts some workloads behind Services. In some worlds, it makes a workload's pods crash or start slowly on nodes of
+// the wanted revision. It draws from its own generator, so that all other draws stay the same.
 func addCrashingWorkloads(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x63726173))}
 	var fit []int
@@ -24,7 +24,7 @@ func addCrashingWorkloads(p *Plan) {
 			continue
 		}
 		w.Served = d.chance(40)
-		if !w.Broken && w.Role != Completes { // otherwise none of its pods is ready, or all complete
+		if !w.Broken && w.Role != Completes { // the pods of the others are never ready, or complete
 			fit = append(fit, i)
 		}
 	}
@@ -54,7 +54,7 @@ func (d dice) setCrashing(p *Plan, w *Workload) {
 	}
 }
 
-// addMendingActors adds actors who notice the crashing pods: the owner of the workload, and a user who rolls back.
+// addMendingActors adds an owner who fixes the workload, and a user who rolls the upgrade back.
 func (d dice) addMendingActors(p *Plan) {
 	if d.chance(40) {
 		return
@@ -81,7 +81,7 @@ func (w *Workload) id() drain.Workload {
 // isServed reports whether a Service sends traffic to the workload's pods.
 func (w *Workload) isServed() bool { return w.Served || w.Role == Hook }
 
-// isAiling reports whether pods of the workload never or only slowly come up on nodes of the wanted revision.
+// isAiling reports whether the plan keeps new pods of the workload from becoming ready, or makes them slow.
 func (w *Workload) isAiling() bool {
 	return w.Crashes || w.Slow > 0 || w.Refused || w.Homeless || w.Stranded || w.Rejected > 0 || w.Flaps > 0 || w.Shut
 }
@@ -101,7 +101,7 @@ func (c *cluster) crashesOn(m *controller, pod *corev1.Pod) bool {
 	return m.crashes && c.isOnNew(pod) && (!m.Cured || c.nodes[pod.Spec.NodeName].Labels[imageLabel] == "2")
 }
 
-// podStartTime returns how long the pod takes on its node until it is ready, or crashes.
+// podStartTime returns how long the pod takes on its node until it is ready or crashes.
 func (c *cluster) podStartTime(m *controller, pod *corev1.Pod) time.Duration {
 	if m.slow > 0 && c.isOnNew(pod) {
 		return m.slow
@@ -126,7 +126,7 @@ func (c *cluster) podStatus(pod *corev1.Pod, ready bool) corev1.PodStatus {
 	return status
 }
 
-// crashLoop is the reason that a kubelet reports when a container ends again and again.
+// crashLoop is the reason that a kubelet reports when a container exits repeatedly.
 const crashLoop = "CrashLoopBackOff"
 
 func isCrashing(pod *corev1.Pod) bool {
@@ -139,7 +139,7 @@ func scheduledCondition(at time.Time) corev1.PodCondition {
 	return corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: at}}
 }
 
-// fixWorkload acts as the owner of a workload, who fixes it.
+// fixWorkload simulates the owner of an ailing workload, who fixes it.
 func (u *user) fixWorkload(pick int) bool {
 	var ailing []*controller
 	for _, name := range sortedKeys(u.c.controllers) {
@@ -161,7 +161,7 @@ func (u *user) fixWorkload(pick int) bool {
 	return true
 }
 
-// What the tally counts about the health of workloads.
+// The words of the tally about the health of workloads.
 const (
 	behindService = "behind a Service"
 	crashesThere  = "crashes on new nodes"

@@ -13,7 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// addRefusedDaemonSet gives some worlds a DaemonSet whose pods are not created for new nodes, or wait there for a device that these nodes
+// addRefusedDaemonSet changes a DaemonSet in some worlds: its pods are not created for new nodes, or wait for a device that new nodes
 // lack. It draws from its own generator.
 func addRefusedDaemonSet(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6461656d))}
@@ -29,8 +29,8 @@ func addRefusedDaemonSet(p *Plan) {
 	}
 }
 
-// createDaemonPods creates the pod of each node of the group. The pod is bound at once. If the node lacks a device or has the not-ready
-// taint, the pod waits: its controller binds it only by an affinity.
+// createDaemonPods creates the DaemonSet's pod for each node of the group, and binds it at once. If the node lacks a device or has the
+// not-ready taint, the pod stays pending, with an affinity for the node.
 func (c *cluster) createDaemonPods(m *controller) {
 	for _, name := range c.nodesWithoutDaemon(m) {
 		isNew := c.nodes[name].Labels[imageLabel] != "1"
@@ -49,15 +49,15 @@ func (c *cluster) createDaemonPods(m *controller) {
 	}
 }
 
-// noteTaintWait counts a pod that waits until the taint of its node's condition is removed.
+// noteTaintWait counts a pod that waits until the not-ready taint of its node is removed.
 func (c *cluster) noteTaintWait(m *controller, node string) {
 	if !m.homeless && isNodeReady(c.nodes[node]) {
 		c.onTaintWait()
 	}
 }
 
-// daemonTolerations returns the tolerations of a DaemonSet's pod where nodes are tainted by their condition. The pod tolerates all
-// taints that nodes have except that one. Its controller creates it as soon as the node is Ready, and it waits there.
+// daemonTolerations returns the tolerations of a DaemonSet's pod in worlds with the not-ready taint. The pod tolerates all other taints
+// of nodes.
 func daemonTolerations() []corev1.Toleration {
 	var all []corev1.Toleration
 	for _, key := range []string{corev1.TaintNodeUnschedulable, "dedicated", "maintenance", startupTaint().Key, fenceTaint("aws").Key, fenceTaint("").Key} {
@@ -87,7 +87,7 @@ func affinityTo(node string) *corev1.Affinity {
 	}}}
 }
 
-// daemonNodeOf returns the node that a DaemonSet's waiting pod is for, and "" for other pods.
+// daemonNodeOf returns the node for which a DaemonSet's controller created a waiting pod. It returns "" for other pods.
 func daemonNodeOf(pod *corev1.Pod) string {
 	if pod.Spec.Affinity == nil {
 		return ""
@@ -110,7 +110,7 @@ func (c *cluster) readDaemonSet(m *controller) drain.Controller {
 	return read
 }
 
-// unboundPods returns the pods that were seen and that have no node.
+// unboundPods returns the pods of the view that have no node.
 func (v *view) unboundPods() []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, uid := range sortedKeys(v.pods) {
@@ -134,11 +134,11 @@ func isStaying(m *nodegroup.Member) bool {
 	return !m.Outdated && m.Node != nil && isNodeReady(m.Node) && m.Instance.State != nodegroup.InstanceLeaving
 }
 
-// creationLimit is how long it takes, at most, until a new node's pod is created or the process knows why it is not.
+// creationLimit is the longest time until a new node's DaemonSet pod is created, or until the process knows why it is not created.
 const creationLimit = 20 * time.Second
 
-// trackUncreated reports whether a current node has had no pod of the DaemonSet for so long that the process must know that its pods are
-// refused.
+// trackUncreated records since when current nodes have had no pod of the DaemonSet although its pods are refused. It reports whether a
+// node has had none for creationLimit, so that the process must know the refusal.
 func (r *rules) trackUncreated(w *upgrade.World, app *Workload) bool {
 	late, maker := false, r.c.controllers[app.Name]
 	isRefused := app.Kind == DaemonSet && maker.refused && !maker.away && !r.c.namespaceEnding

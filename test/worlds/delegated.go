@@ -13,8 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// drawDelegated makes the group's own cloud upgrade the group in one of eight worlds with a cloud. It draws from its own generator, so that
-// all other worlds stay the same.
+// drawDelegated makes the group's own cloud upgrade the group, in 12% of the worlds with a cloud. It draws from its own generator, so
+// that all other worlds stay the same.
 func drawDelegated(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x64656c65))}
 	if !p.hasSize() || !d.chance(12) {
@@ -24,7 +24,7 @@ func drawDelegated(p *Plan) {
 	p.Past = pick(d, "", "", nodegroup.OperationFailed, nodegroup.OperationSucceeded)
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
-		if n.Unlabelled = false; n.Current { // otherwise no upgrade by the cloud could end
+		if n.Unlabelled = false; n.Current { // the cloud's upgrade would wait for such nodes without end
 			n.Marks &^= MarkNoNode | MarkSilent
 		}
 	}
@@ -45,8 +45,8 @@ func drawDelegated(p *Plan) {
 	}
 }
 
-// addOvertakenOperations adds operations that fail before a reading shows them to some worlds whose cloud upgrades the group. It draws
-// from its own generator, so that all other worlds stay the same.
+// addOvertakenOperations adds the fault OperationOvertaken to some worlds whose cloud upgrades the group: operations fail before a reading
+// shows them. It draws from its own generator, so that all other worlds stay the same.
 func addOvertakenOperations(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6f766572))}
 	if !p.isDelegated() || !d.chance(15) {
@@ -55,9 +55,8 @@ func addOvertakenOperations(p *Plan) {
 	p.Faults = append(p.Faults, Fault{Kind: OperationOvertaken, To: d.between(time.Minute, 30*time.Minute), Percent: pick(d, 50, 100)})
 }
 
-// addJob adds a Job to most quiet worlds whose cloud upgrades the group. Its pods end by themselves, also on nodes that wait for their
-// drain. The status of nodes can then be checked against what the cloud does. It draws from its own generator, so that all other
-// worlds stay the same.
+// addJob adds a Job to most quiet worlds whose cloud upgrades the group. Its pods also end on nodes that the cloud does not drain yet.
+// checkDrainingNodes needs such pods. It draws from its own generator, so that all other worlds stay the same.
 func addJob(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6a6f6273))}
 	if !p.isDelegated() || !p.isQuiet() || !d.chance(75) {
@@ -70,8 +69,8 @@ func addJob(p *Plan) {
 
 func (p *Plan) isDelegated() bool { return p.Request.Strategy == record.Delegated }
 
-// otherCloud is a made-up provider that upgrades its groups by itself, in another way than EKS does. It has its own numbers and limits
-// and deletes pods that are left. A request may set the width, and its operations can be cancelled.
+// otherCloud is a made-up provider that upgrades its groups itself, differently from EKS. It has its own limits, and deletes pods that are
+// left after the drain limit. A request may set the width. Operations can be cancelled.
 const otherCloud = "othercloud"
 
 // moveToOtherCloud moves half of the groups that their own cloud upgrades to otherCloud. It draws from its own generator, so that all
@@ -92,7 +91,7 @@ func moveToOtherCloud(p *Plan) {
 	}
 }
 
-// operationName returns the word by which the group's cloud calls its own upgrade.
+// operationName returns the cloud's word for its own upgrades.
 func (p *Plan) operationName() string {
 	if p.isOtherCloud() {
 		return "operation"
@@ -102,7 +101,7 @@ func (p *Plan) operationName() string {
 
 func (p *Plan) isOtherCloud() bool { return p.Provider == otherCloud }
 
-// pastOperations returns the operation that was over before the world began, if there was one.
+// pastOperations returns the operation that ended before the world began, if there was one.
 func (p *Plan) pastOperations() []*operation {
 	switch p.Past {
 	case nodegroup.OperationFailed:
@@ -114,7 +113,8 @@ func (p *Plan) pastOperations() []*operation {
 	}
 }
 
-// beginOperation acts as another actor, who makes the cloud change the group: to the wanted revision, to another, or its configuration.
+// beginOperation simulates another actor, who starts an operation: an upgrade to the wanted revision, an upgrade to another revision, or
+// a change of the configuration.
 func (u *user) beginOperation(chosen int) bool {
 	if !u.c.plan.isDelegated() || u.c.runningOperation() != nil {
 		return false
@@ -123,13 +123,13 @@ func (u *user) beginOperation(chosen int) bool {
 	return true
 }
 
-// drawReplan reports whether the user continues the upgrade to the current target. After a failed operation the command does so by
-// itself; otherwise some users pass --replan at once.
+// drawReplan decides whether the next run continues to the current target. The command does so by itself after a failed operation.
+// Otherwise some users pass --replan.
 func (u *user) drawReplan(record *record.Record) bool {
 	return u.replan || record.HasFailedOperation() || (u.c.plan.isDelegated() && u.c.chance(50))
 }
 
-// deleteBlockingBudgets deletes the budgets that kept the cloud from draining a node, as their owners do after a failure.
+// deleteBlockingBudgets deletes all budgets after a failed drain, in half of the cases, as their owners would.
 func (u *user) deleteBlockingBudgets(rec record.Record) {
 	if u.c.plan.isDelegated() && rec.Result == record.PodEvictionFailure && u.c.chance(50) {
 		for _, name := range sortedKeys(u.c.budgets) {
@@ -176,14 +176,15 @@ func (r *rules) checkDelegated(p *process, w *upgrade.World, step *upgrade.Step)
 	r.checkDelegatedStatus(w, step)
 }
 
-// checkCancel checks that only the followed operation is cancelled, where its cloud can do that and a user requested a pause.
+// checkCancel checks that the upgrade cancels only the operation that it follows, only after a user requested a pause, and only if the
+// cloud can cancel operations.
 func (r *rules) checkCancel(w *upgrade.World, step *upgrade.Step, cancel nodegroup.CancelOperation) {
 	if followed := step.Record.Delegation; !r.c.plan.isOtherCloud() || w.Asked.Verb != record.VerbPause || followed == nil || followed.ID != cancel.Operation {
 		r.fail("delegated", "%s, and the request is %+v of the record %+v", cancel, w.Asked, followed)
 	}
 }
 
-// checkOperationGivenUp checks that an operation is given up as lost only after readings have not shown it for five minutes.
+// checkOperationGivenUp checks that the upgrade fails because of a lost operation only if readings have not shown it for five minutes.
 func (r *rules) checkOperationGivenUp(w *upgrade.World, step *upgrade.Step) {
 	if rec := &step.Record; w.Record.Result != "" || rec.Result != record.Failed || !strings.Contains(rec.Message, "has not reported on "+r.c.plan.operationName()) {
 		return
@@ -197,7 +198,7 @@ func (r *rules) checkOperationGivenUp(w *upgrade.World, step *upgrade.Step) {
 	r.fail("lost", "operation %s is given up, which was told of: %s", followed, step.Record.Message)
 }
 
-// checkOperationStart checks I7 and I10 for the request that makes the cloud begin an operation.
+// checkOperationStart checks I7 and I10 for a request to start an operation.
 func (r *rules) checkOperationStart(p *process, w *upgrade.World, start nodegroup.Delegate) {
 	stored := &p.stored.record
 	if stored.Run == "" || stored.Delegation == nil || !strings.HasSuffix(start.Token, fmt.Sprintf("-%d", stored.Delegation.Attempt)) || !strings.HasPrefix(start.Token, stored.Run+"-") {
@@ -261,8 +262,7 @@ func (r *rules) checkFollowedOperation(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// checkFollowsLatest checks that the upgrade does not begin to follow an operation that ended before a newer one began that this process
-// knows of.
+// checkFollowsLatest checks that the upgrade does not begin to follow an ended operation if this process has seen a newer one.
 func (r *rules) checkFollowsLatest(w *upgrade.World, step *upgrade.Step, op *nodegroup.Operation) {
 	begins := w.Record.Delegation != nil && w.Record.Delegation.ID == "" && step.Record.Delegation.ID == op.ID
 	if begins && op.ID != "" && op.Began.Before(r.delegations.newestBegan) && op.State != nodegroup.OperationRunning {
@@ -281,14 +281,14 @@ func (r *rules) checkFailureIsNew(op *nodegroup.Operation) {
 	r.delegations.reported[op.ID] = true
 }
 
-// checkDelegatedStatus checks the status of nodes and pods against what the cloud does, where the process sees all of it.
+// checkDelegatedStatus checks the status of nodes and pods against the running operation, in quiet worlds.
 func (r *rules) checkDelegatedStatus(w *upgrade.World, step *upgrade.Step) {
 	op := r.c.runningOperation()
 	if !r.quiet || op == nil || step.Record.Phase != record.PhaseFollow || step.Record.Delegation.ID != op.id || !w.Now.Equal(r.c.now) {
 		return
 	}
 	r.checkBlockingPodsNamed(w, step, op)
-	if !r.c.calm { // then the owners delete the pods in the way
+	if !r.c.calm { // in a calm world, other actors delete pods
 		r.checkDrainingNodes(step, op)
 	}
 }
@@ -310,7 +310,7 @@ func (r *rules) checkDrainingNodes(step *upgrade.Step, op *operation) {
 	}
 }
 
-// checkBlockingPodsNamed checks E52: a pod that has kept the cloud from draining a node for a minute is named.
+// checkBlockingPodsNamed checks E52: the status names the pods that have blocked the drain of a node for a minute.
 func (r *rules) checkBlockingPodsNamed(w *upgrade.World, step *upgrade.Step, op *operation) {
 	for _, id := range sortedKeys(op.drainingSince) {
 		if w.Now.Sub(op.drainingSince[id]) < time.Minute {
@@ -326,7 +326,7 @@ func (r *rules) checkBlockingPodsNamed(w *upgrade.World, step *upgrade.Step, op 
 	}
 }
 
-// checkDelegatedStop checks an upgrade that stopped against what its cloud does.
+// checkDelegatedStop checks the result of a delegated upgrade that stopped.
 func (r *rules) checkDelegatedStop(rec record.Record) {
 	p := r.c.plan
 	switch rec.Result {
@@ -357,7 +357,7 @@ func (r *rules) checkDelegatedStop(rec record.Record) {
 	}
 }
 
-// checkDelegatedPause checks that after a pause only operations by other actors are under way.
+// checkDelegatedPause checks that no operation of the upgrade is running after a pause.
 func (r *rules) checkDelegatedPause(rec record.Record) {
 	op := r.c.runningOperation()
 	read := r.delegations.groupReadAt.Add(-r.c.plan.CloudLag)
@@ -369,8 +369,8 @@ func (r *rules) checkDelegatedPause(rec record.Record) {
 	}
 }
 
-// checkDelegatedSuccess checks E49: no node with an older configuration is left, and the followed operation did not fail. It may have been
-// cancelled once all nodes were replaced.
+// checkDelegatedSuccess checks E49: all instances have the target revision, and the followed operation did not fail. The operation may
+// have been cancelled after all nodes were replaced.
 func (r *rules) checkDelegatedSuccess(record record.Record) {
 	if record.Run == "" {
 		return
@@ -381,7 +381,7 @@ func (r *rules) checkDelegatedSuccess(record record.Record) {
 		}
 	}
 	if r.c.plan.hasActor(OperationBegun, TargetMoves) {
-		return // it may have begun another operation since
+		return // another actor may have begun another operation since
 	}
 	for _, i := range r.c.cloud.liveInstances() {
 		if i.revision != record.Target.ID {
@@ -390,7 +390,7 @@ func (r *rules) checkDelegatedSuccess(record record.Record) {
 	}
 }
 
-// checkDelegatedInterrupt checks that a user who stops here is told that the cloud continues.
+// checkDelegatedInterrupt checks that the message of an interrupted or aborted upgrade says that the cloud continues its operation.
 func (r *rules) checkDelegatedInterrupt(rec record.Record) {
 	op := r.c.runningOperation()
 	if r.hasOnlyUserRequests() && op != nil && r.c.now.Sub(op.began) > time.Minute && !strings.Contains(rec.Message, "continues with "+r.c.plan.operationName()+" "+op.id) {

@@ -17,16 +17,16 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Denial is one kind of request that is refused each time while the denial lasts, or until Calm. The zero value means none.
+// Denial refuses all requests of one kind from From to To, or until Calm. The zero value means none.
 type Denial struct {
 	// Kind is the prefix of the keys of the refused actions.
 	Kind     string
 	From, To time.Duration
-	// Again is true where the answer says that the request may be accepted later. It never is.
+	// Again is true if the answer asks for a later retry. The retries are refused, too.
 	Again bool
 }
 
-// drawDenial draws a kind of request that is refused for good. It draws from its own generator, so that all other draws stay the same.
+// drawDenial draws a denial for some worlds. It draws from its own generator, so that all other draws stay the same.
 func drawDenial(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x64656e79))}
 	if !d.chance(12) {
@@ -54,19 +54,19 @@ func deniableKinds(p *Plan) []string {
 	return kinds
 }
 
-// isDenied reports whether the action is refused now.
+// isDenied reports whether the plan's denial refuses the action now.
 func (c *cluster) isDenied(action nodegroup.Action) bool {
 	d, at := &c.plan.Denial, c.elapsed()
 	return actionKind(action) == d.Kind && !c.calm && at >= d.From && at < d.To
 }
 
-// actionKind returns the prefix that the keys of all actions of one kind share.
+// actionKind returns the kind of an action: the first part of its key.
 func actionKind(action nodegroup.Action) string {
 	kind, _, _ := strings.Cut(action.Key(), "/")
 	return kind
 }
 
-// refusalOf returns the answer to a request that is refused.
+// refusalOf returns the denial's answer to a request.
 func (d *Denial) refusalOf(action nodegroup.Action) error {
 	switch cloud := nodegroup.IsCloudAction(action); {
 	case d.Again && cloud:
@@ -80,7 +80,7 @@ func (d *Denial) refusalOf(action nodegroup.Action) error {
 	return apierrors.NewForbidden(corev1.Resource("nodes"), "", errNoPolicy)
 }
 
-// hasDenial reports whether requests of one of the kinds are refused in the world at some time.
+// hasDenial reports whether the plan's denial is for one of the kinds.
 func (p *Plan) hasDenial(kinds ...string) bool {
 	for _, kind := range kinds {
 		if p.Denial.Kind == kind {
@@ -104,8 +104,7 @@ type refusalState struct {
 	lastNamed time.Time
 }
 
-// checkRetriesReported checks S21: a retried request is named within half a minute. It stops the upgrade within the time that new nodes have
-// to boot.
+// checkRetriesReported checks S21: the status names a refused and retried request within 30 s. The upgrade stops after the boot timeout.
 func (r *rules) checkRetriesReported(w *upgrade.World, step *upgrade.Step) {
 	if d := &r.c.plan.Denial; !d.Again || slices.Contains([]string{"evict", "hold", "add", "delegate", "delete", "delete-node"}, d.Kind) {
 		return
@@ -138,7 +137,7 @@ func (r *rules) checkRetriesReported(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// checkEndsAfterRefusal checks S20: a run ends soon after one of its requests was refused for good. Its message says which request, and why.
+// checkEndsAfterRefusal checks S20: a run ends soon after a request was refused for good. Its message names the request and the reason.
 func (r *rules) checkEndsAfterRefusal(p *process, w *upgrade.World, step *upgrade.Step) {
 	if !r.c.plan.hasOnlyDenials() {
 		return
@@ -158,13 +157,13 @@ func (r *rules) checkEndsAfterRefusal(p *process, w *upgrade.World, step *upgrad
 			r.fail("S20", "to %s was refused for good, and the end does not say so: %q", attempt.Action, step.Record.Message)
 		}
 	}
-	limit := 2*time.Minute + r.c.plan.Leave // machines that are given back must end first
+	limit := 2*time.Minute + r.c.plan.Leave // the run waits until the surge nodes that it removes have ended
 	if since := r.refusals.firstSeen; !since.IsZero() && !step.Finished && w.Now.Sub(since) > limit {
 		r.fail("S20", "a request was refused for good %s ago, and the run has not ended: it is stopping with %q", w.Now.Sub(since), step.Record.Stopping)
 	}
 }
 
-// isOptional reports whether an upgrade continues without the action.
+// isOptional reports whether an upgrade continues if the action is refused.
 func isOptional(action nodegroup.Action) bool {
 	switch action.(type) {
 	case nodemark.HoldNode, schedule.Restart:
