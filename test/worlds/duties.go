@@ -19,7 +19,7 @@ import (
 const (
 	// maxEvictionsPerBudget is how many evictions of one budget may be in flight at the same time (Kubernetes K06).
 	maxEvictionsPerBudget = 4
-	// evictionInterval is the time between two evictions of one budget.
+	// evictionInterval is the shortest time between two evictions of one budget.
 	evictionInterval = 100 * time.Millisecond
 	// evictionsAtOnce is how many evictions a process has in flight, of all budgets together.
 	evictionsAtOnce = 5
@@ -46,12 +46,12 @@ func newDutyState() dutyState {
 	return dutyState{batches: map[int]map[string]bool{}, budgetOf: map[string]string{}, sentPerBudget: map[string]int{}, unanswered: map[string]bool{}}
 }
 
-// resetWaits prepares for a new process, which knows nothing of the waits of the previous one.
+// resetWaits forgets the waits that the previous process saw.
 func (d *dutyState) resetWaits() {
 	d.waited, d.waitingAt = map[types.UID]time.Duration{}, map[types.UID]time.Duration{}
 }
 
-// checkOrderAndPatience checks one decision against the rules of order and of patience.
+// checkOrderAndPatience checks one decision against the rules about the order of nodes and about time limits.
 func (r *rules) checkOrderAndPatience(p *process, w *upgrade.World, step *upgrade.Step) {
 	r.duties.stopped = r.duties.stopped || step.Record.Stopping != ""
 	clear(r.duties.sentPerBudget)
@@ -63,7 +63,7 @@ func (r *rules) checkOrderAndPatience(p *process, w *upgrade.World, step *upgrad
 		r.checkQuiesced(action)
 	}
 	if !w.Now.Equal(r.c.now) {
-		return // answers arrived while the record was stored, after the decision
+		return // answers may have arrived after the decision, while the record was stored
 	}
 	for _, action := range step.Actions {
 		r.checkRetry(p, w, action)
@@ -71,7 +71,7 @@ func (r *rules) checkOrderAndPatience(p *process, w *upgrade.World, step *upgrad
 	for _, a := range w.Open {
 		switch a.Action.(type) {
 		case nodemark.HoldNode, schedule.Restart:
-			continue // the upgrade continues without it
+			continue // the upgrade continues without these actions
 		}
 		if a.Outcome == nodegroup.OutcomeFatal && !a.InFlight && step.Record.Stopping == "" && step.Record.Result == "" {
 			r.fail("fatal", "to %s was refused for good, and the upgrade goes on", a.Action)
@@ -79,7 +79,7 @@ func (r *rules) checkOrderAndPatience(p *process, w *upgrade.World, step *upgrad
 	}
 }
 
-// noteUnanswered records the launches whose answer was lost.
+// noteUnanswered records the launches whose answer was lost, or was not received by the previous process.
 func (r *rules) noteUnanswered(w *upgrade.World, step *upgrade.Step) {
 	for key, a := range w.Open {
 		if a.Outcome == nodegroup.OutcomeUnclear {
@@ -95,7 +95,7 @@ func (r *rules) noteUnanswered(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// checkRetry checks an action against the answer to its last try: none yet, accepted, or retry later.
+// checkRetry checks that an action is not repeated while it is in flight, shortly after it was accepted, or before its retry is due.
 func (r *rules) checkRetry(p *process, w *upgrade.World, action nodegroup.Action) {
 	before, begun := p.open[action.Key()]
 	add, launch := action.(nodegroup.AddCapacity)
@@ -114,9 +114,9 @@ func (r *rules) checkRetry(p *process, w *upgrade.World, action nodegroup.Action
 	}
 }
 
-// checkRelaunch checks a new launch against the last answer in its zone. A refused launch is made again under a new key, and in a zone
-// without capacity only after a while. A launch without a zone may be refused because the group's size has changed, perhaps by an
-// earlier launch whose answer was lost. Then the group is read again first.
+// checkRelaunch checks a new launch against the last answer in its zone. After a zone had no capacity, the upgrade waits before the next
+// launch. A launch without a zone may be refused because an earlier launch without an answer changed the group's size. Before the next
+// launch, the upgrade must read the group again.
 func (r *rules) checkRelaunch(p *process, w *upgrade.World, add nodegroup.AddCapacity) {
 	var last nodegroup.Attempt
 	for _, before := range p.open {
@@ -133,7 +133,8 @@ func (r *rules) checkRelaunch(p *process, w *upgrade.World, add nodegroup.AddCap
 	}
 }
 
-// checkQuiesced checks S4: before the upgrade changes the group, it suspends the cloud's own changes. After a stop this is not checked.
+// checkQuiesced checks S4: before the upgrade changes the group, it suspends the processes by which the cloud changes the group. It
+// checks nothing after a stop.
 func (r *rules) checkQuiesced(action nodegroup.Action) {
 	if !r.quiet || !r.c.plan.hasSize() || r.duties.stopped {
 		return
@@ -175,8 +176,8 @@ func (r *rules) checkSurgeDistribution(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// checkEvictionRate checks K06: few evictions of one budget are in flight at the same time. No eviction is sent right after another that the
-// budget was not charged for yet.
+// checkEvictionRate checks K06: at most maxEvictionsPerBudget evictions of one budget are in flight at the same time. The next eviction is
+// sent after evictionInterval, or after the budget was charged for the previous one.
 func (r *rules) checkEvictionRate(p *process, now time.Time, a schedule.Eviction, budget string) {
 	r.duties.budgetOf[a.Key()] = budget
 	r.duties.sentPerBudget[budget]++
@@ -218,7 +219,7 @@ func (r *rules) checkStartedNodes(w *upgrade.World, step *upgrade.Step) {
 	batch, window := 0, step.Record.Request.Window
 	for _, name := range sortedKeys(step.Record.Nodes) {
 		n := step.Record.Nodes[name]
-		if _, known := w.Record.Nodes[name]; !known && n.Batch > 0 { // a surge node that is given back has no batch
+		if _, known := w.Record.Nodes[name]; !known && n.Batch > 0 { // surge nodes that are removed have no batch
 			started, batch = append(started, name), max(batch, n.Batch)
 			r.checkBatchSize(name, n.Batch, window)
 		}
@@ -232,7 +233,7 @@ func (r *rules) checkStartedNodes(w *upgrade.World, step *upgrade.Step) {
 			r.fail("E40", "batch %d is begun before node %s of batch %d has ended", batch, name, n.Batch)
 		}
 	}
-	if unready := countUnreadyCurrent(w); len(flying) > max(1, window-unready) && !isBlueGreen(&step.Record) && !r.c.plan.isAutoscaled() { // the batches there are as requested
+	if unready := countUnreadyCurrent(w); len(flying) > max(1, window-unready) && !isBlueGreen(&step.Record) && !r.c.plan.isAutoscaled() { // these two strategies have batches of the requested size
 		r.fail("I1", "%d nodes in flight, with %d nodes unready beside them and a window of %d", len(flying), unready, window)
 	}
 	if len(nodesInFlight(&w.Record)) == 0 && step.Record.Phase != record.PhaseWait {
@@ -280,7 +281,7 @@ func countUnreadyCurrent(w *upgrade.World) int {
 	return n
 }
 
-// isRecorded reports whether the record has the member, by its node's name or by its instance. Its Node object may be gone.
+// isRecorded reports whether the record contains the member, by its node's name or by its instance.
 func isRecorded(record *record.Record, m *nodegroup.Member) bool {
 	for name, n := range record.Nodes {
 		if name == m.Name() || n.Instance == m.Instance.ID && m.Instance.ID != "" {
@@ -292,8 +293,8 @@ func isRecorded(record *record.Record, m *nodegroup.Member) bool {
 
 func hasReadyNode(m *nodegroup.Member) bool { return m.Node != nil && isNodeReady(m.Node) }
 
-// checkUnreadyFirst checks that outdated nodes that are not Ready go before others. While nodes are in flight, such a node may have to wait for
-// them. A node with pods of a workload that must first come up elsewhere waits for that.
+// checkUnreadyFirst checks that outdated nodes that are not Ready are started before others. A node may have to wait for its zone's turn,
+// or for a workload that must first become ready on other nodes.
 func (r *rules) checkUnreadyFirst(w *upgrade.World, step *upgrade.Step, started []string) {
 	idle := ""
 	for i := range w.Members {
@@ -313,8 +314,8 @@ func (r *rules) checkUnreadyFirst(w *upgrade.World, step *upgrade.Step, started 
 	}
 }
 
-// waitsForWorkload reports whether a workload with pods on the member still has to recover. It has fewer ready pods than before, or has
-// not yet come up on a node that stays.
+// waitsForWorkload reports whether a workload with pods on the member has not yet recovered: it has fewer ready pods than before, or no
+// pod of it has become ready on a node that stays.
 func (r *rules) waitsForWorkload(record *record.Record, m *nodegroup.Member) bool {
 	return slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool {
 		app := r.c.controllers[pod.Labels["app"]]
@@ -323,11 +324,11 @@ func (r *rules) waitsForWorkload(record *record.Record, m *nodegroup.Member) boo
 	})
 }
 
-// checkZonesEven checks that rebalancing is resumed only if it would not terminate nodes at once. The zones must be as even as before, or
-// differ by at most one node.
+// checkZonesEven checks that rebalancing is resumed only if it would not terminate nodes. The sizes of the zones must differ by at most
+// one node, or by no more than before the upgrade.
 func (r *rules) checkZonesEven(p *process, w *upgrade.World, a nodegroup.Resume) {
 	if _, again := p.open[a.Key()]; again || !slices.Contains(a.Processes, rebalance) {
-		return // the state on which it was decided may have changed
+		return // the zones may have changed since the first try
 	}
 	zones := map[string]int{}
 	for i := range w.Group.Instances {

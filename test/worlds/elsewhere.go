@@ -9,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// drawElsewhere makes another user run the command for the same nodes in some worlds: with another namespace for its records, or with a
-// selector that covers the group. It draws from its own generator.
+// drawElsewhere makes another user run the command for the same nodes in some worlds. The other command has another namespace for its
+// records, or a selector that matches the group. It draws from its own generator.
 func drawElsewhere(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x656c7365))}
 	if d.chance(25) {
@@ -23,8 +23,8 @@ func upgradeOwner() nodemark.Owner {
 	return nodemark.Owner{Namespace: "kube-system", Group: "workers", Epoch: 1}
 }
 
-// checkForeignRun checks S32: a command under another name finds the marks of the running upgrade and is refused. Without marks it does
-// nothing here. Unreadable marks refuse it, too.
+// checkForeignRun checks S32: a command with another group name or namespace is refused if a node has marks of the running upgrade. It
+// is also refused if the marks are unreadable.
 func (u *user) checkForeignRun() {
 	if u.done {
 		return

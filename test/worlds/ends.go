@@ -14,8 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// checkStopped checks an upgrade that stopped, at its goal or before. There is a reason for its result. Nodes that were not started are as
-// other actors left them. Nothing that the upgrade suspended stays suspended.
+// checkStopped checks an upgrade that stopped, at its goal or before. Its result has a cause. Nodes that were not started are as without
+// the upgrade. Processes that the upgrade suspended are resumed.
 func (r *rules) checkStopped(rec record.Record) {
 	r.tally.count("result", string(rec.Result))
 	if r.c.plan.isDelegated() {
@@ -34,7 +34,7 @@ func (r *rules) checkStopped(rec record.Record) {
 	for _, name := range sortedKeys(r.c.nodes) {
 		node, shadow := r.c.nodes[name], r.c.shadow[name]
 		if i := r.c.instanceOf(node); r.reportsMarked(&rec, name) || r.c.plan.listsMachines() && (i == nil || i.leaving) {
-			continue // it goes with its machine
+			continue // the Node object is deleted with its machine
 		}
 		_, started := rec.Nodes[name]
 		if shadow != nil && r.noteStray(name) && node.Annotations[nodemark.AnnotationRun] == "" {
@@ -63,17 +63,17 @@ func (r *rules) checkStopped(rec record.Record) {
 	}
 }
 
-// reportsSuspended reports whether the message says that rebalancing stays suspended, with or without the size's alarms.
+// reportsSuspended reports whether the message says that rebalancing stays suspended.
 func reportsSuspended(record *record.Record) bool {
 	return strings.Contains(record.Message, rebalance+" stays suspended") || strings.Contains(record.Message, rebalance+", "+alarm+" stay suspended")
 }
 
-// reportsRefused reports whether the message names a request that was refused, by the words it begins with.
+// reportsRefused reports whether the message names a refused request that begins with the given words.
 func (r *rules) reportsRefused(record *record.Record, request string) bool {
 	return !r.quiet && strings.Contains(record.Message, "to "+request)
 }
 
-// abbreviated matches a message that gives only the number of the last requests or nodes that it is about.
+// abbreviated matches a message that names some requests or nodes, and only counts the others.
 func abbreviated() *regexp.Regexp { return regexp.MustCompile(`and [0-9]+ more`) }
 
 // reportsMarked reports whether the message says that the upgrade's marks could not be removed from the node.
@@ -108,7 +108,7 @@ func haveSameMarks(a, b *corev1.Node) bool {
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Annotations, b.Annotations)
 }
 
-// checkResultCause checks that the world contains a cause of the result, and that the message names it.
+// checkResultCause checks that the world contains a cause of the result, and that the message names the cause.
 func (r *rules) checkResultCause(rec record.Record) {
 	p := r.c.plan
 	switch rec.Result {
@@ -178,8 +178,7 @@ func (r *rules) checkResultCause(rec record.Record) {
 	}
 }
 
-// checkSurgeReturned checks S5: if new nodes did not come in time and no old node was touched, the empty new nodes are given back. On the way
-// back, the nodes of the upgrade are the outdated ones.
+// checkSurgeReturned checks S5: if new nodes were not ready in time and no old node was started, the upgrade removes its empty new nodes.
 func (r *rules) checkSurgeReturned(rec record.Record) {
 	if rec.Phase != record.PhaseScaleUp || rec.Ledger.ConfirmedSurge() <= 0 || r.unclearTermination || rec.Rollback || r.c.plan.hasActor(TargetMoves) {
 		return // the owner of a launch without an answer is unknown, and nodes of an earlier target are outdated
@@ -187,10 +186,10 @@ func (r *rules) checkSurgeReturned(rec record.Record) {
 	r.checkNoIdleNode("S5", rec)
 }
 
-// checkNoIdleNode checks that an upgrade that gave its surge back has kept no empty new node.
+// checkNoIdleNode checks that an upgrade that removed its surge nodes has kept no empty one.
 func (r *rules) checkNoIdleNode(rule string, record record.Record) {
 	if strings.Contains(record.Message, "they are still to be launched") {
-		return // they may have been since
+		return // the cloud may have launched them after the stop
 	}
 	for _, i := range r.c.cloud.liveInstances() {
 		if refused := strings.Contains(record.Message, "to terminate instance ") && strings.Contains(record.Message, i.id); refused || r.c.plan.namesZones() && record.Ledger.ContributionIn(i.zone) <= 0 {
@@ -203,8 +202,8 @@ func (r *rules) checkNoIdleNode(rule string, record record.Record) {
 	}
 }
 
-// checkEvictionFailure checks E42 and E52: the upgrade fails only if the request says so. Its message names the node, a pod, and the
-// reason.
+// checkEvictionFailure checks E42 and E52: the upgrade fails because of a drain only if OnTimeout is Fail. Its message names the node, a
+// pod, and the reason.
 func (r *rules) checkEvictionFailure(rec record.Record) {
 	m := rec.Message
 	named := strings.Contains(m, `draining node "`) && (strings.Contains(m, "target group web still has") || strings.Contains(m, "pod "+namespace+"/") || strings.Contains(m, "still terminating: "+namespace+"/") || strings.Contains(m, "has not answered their eviction: "+namespace+"/"))
@@ -220,8 +219,8 @@ func (r *rules) checkEvictionFailure(rec record.Record) {
 	}
 }
 
-// checkWorkloadsWhole checks I14 in worlds without other obstacles than the workloads themselves. A workload that had all its pods before has them
-// when the upgrade succeeds. If the upgrade stops because of a workload that had several ready pods, that workload keeps one.
+// checkWorkloadsWhole checks I14 in quiet worlds. After a success, each workload has as many ready pods as before. If the upgrade stops
+// because of a workload that had several ready pods, the workload has at least one.
 func (r *rules) checkWorkloadsWhole(rec record.Record) {
 	if !r.quiet || rec.Run == "" || rec.Request.NoImplicitBudgets || rec.Request.OnTimeout == record.Force {
 		return
@@ -238,19 +237,19 @@ func (r *rules) checkWorkloadsWhole(rec record.Record) {
 		ready := 0
 		for _, pod := range r.c.pods {
 			if pod.Labels["app"] == app.Name && pod.DeletionTimestamp == nil && (isPodReady(pod) || r.c.brieflyUnready[pod.UID]) {
-				ready++ // a pod that is unready for a moment on its node is not the upgrade's doing
+				ready++ // the upgrade did not make the brieflyUnready pods unready
 			}
 		}
 		switch {
 		case rec.Result == record.Succeeded && ready < first && !r.c.calm:
 			r.fail("I14", "it ends well, and %d pods of %s are ready, of %d before", ready, app.id(), first)
-		case rec.Result == record.WorkloadUnhealthy && ready == 0 && first > 1 && !isBlueGreen(&rec) && app.Flaps == 0 && !r.recovery.roomless[app.id().String()] && (app.Homeless || !strings.Contains(rec.Message, "no node takes it")): // otherwise it waited for room
+		case rec.Result == record.WorkloadUnhealthy && ready == 0 && first > 1 && !isBlueGreen(&rec) && app.Flaps == 0 && !r.recovery.roomless[app.id().String()] && (app.Homeless || !strings.Contains(rec.Message, "no node takes it")): // if no node took the pods, the upgrade waited for room
 			r.fail("I14", "it stops, and none of the pods of %s is ready, of %d before", app.id(), first)
 		}
 	}
 }
 
-// checkOutageReport checks that an upgrade that stops because of workloads reports correctly which of them have no ready pod.
+// checkOutageReport checks that an upgrade that stops because of workloads reports which workloads have no ready pod.
 func (r *rules) checkOutageReport(rec record.Record) {
 	if !r.quiet || rec.Result != record.WorkloadUnhealthy {
 		return
@@ -318,8 +317,8 @@ func (r *rules) isOutdated(node *corev1.Node, i *instance, record record.Record)
 	return node.Labels[imageLabel] != target && !r.c.plan.hasActor(TargetMoves)
 }
 
-// checkFinalSize checks I9 at the end: the group has its size and zones from before, except for changes by other actors and for nodes that
-// the message says are owed.
+// checkFinalSize checks I9 at the end: the group has the same size and zones as before the upgrade. Exceptions are changes by other
+// actors, and a difference that the message reports.
 func (r *rules) checkFinalSize(rec record.Record) {
 	k, owed := &r.c.cloud, rec.Ledger.Contribution()
 	isSaid := strings.Contains(rec.Message, "more node")

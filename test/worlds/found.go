@@ -10,10 +10,10 @@ import (
 //go:embed found.jsonl
 var storedLines []byte
 
-// StoredPlans returns the stored plans of worlds in which a rule was broken. Few other worlds show the same faults. Seeds are not enough to
-// find such a world again: when the generator changes, the same seed gives another world.
+// StoredPlans returns the stored plans of worlds in which a rule was broken once. Few other worlds show the same faults. The plans are
+// stored because the same seed gives another world after the generator changes.
 //
-// Errors: a line is no plan.
+// Errors: a line is not a plan.
 func StoredPlans() ([]Plan, error) {
 	var plans []Plan
 	for line := range bytes.Lines(storedLines) {

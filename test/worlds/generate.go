@@ -12,8 +12,8 @@ import (
 // dice draws the plan of one world.
 type dice struct{ *rand.Rand }
 
-// Generate draws the plan of the seed's world. Half of the worlds are quiet: only their own budgets and pods can cause trouble, so
-// that the strictest rules apply.
+// Generate draws the plan of the seed's world. About half of the worlds are quiet: they have no faults, no other actors and no lags. The
+// strictest rules apply to quiet worlds.
 func Generate(seed uint64) Plan {
 	d := dice{rand.New(rand.NewPCG(seed, 0x6e6f6465))}
 	p := Plan{
@@ -90,7 +90,7 @@ func (d dice) between(from, to time.Duration) time.Duration {
 	return from + time.Duration(d.Int64N(int64((to-from)/time.Second)+1))*time.Second
 }
 
-// moment draws when something happens, early rather than late: most upgrades are over within an hour.
+// moment draws when something happens: early rather than late, because most upgrades are over within an hour.
 func (d dice) moment() time.Duration {
 	return d.between(0, pick(d, 5*time.Minute, 15*time.Minute, time.Hour))
 }
@@ -100,7 +100,7 @@ func (d dice) addNodes(p *Plan) {
 	for range 1 + min(d.IntN(12), d.IntN(12)) {
 		n := Node{Zone: d.IntN(p.Zones), Current: d.chance(20)}
 		if d.chance(25) {
-			n.Marks = 1 << d.IntN(8) & allMarks // one in eight of these nodes has no oddity after all
+			n.Marks = 1 << d.IntN(8) & allMarks // the eighth bit is no mark, so one in eight of these nodes has no mark
 			if d.chance(20) {
 				n.Marks |= 1 << d.IntN(6)
 			}
@@ -172,14 +172,14 @@ func (d dice) drawRequest(p *Plan) record.Request {
 	if p.hasSize() {
 		req.Surge = min(d.IntN(7), p.countOutdated())
 	}
-	req.KeepMax = req.KeepMax && !p.Zoneless // the command refuses that combination
+	req.KeepMax = req.KeepMax && !p.Zoneless // the command refuses --keep-max for groups without zones
 	if req.KeepMax {
 		req.Surge = min(req.Surge, p.Room)
 		if !p.Zonal {
-			req.Surge = 0 // the command refuses a surge here
+			req.Surge = 0 // the command refuses --keep-max with a surge for groups without zones
 		}
 	}
-	if d.chance(25) { // GKE's numbers, which are per zone, and its zones take turns (GKE G12, G14)
+	if d.chance(25) { // GKE's numbers are per zone, and zones are replaced one after the other (GKE G12, G14)
 		req.Like, req.MaxUnavailable = "gke", d.IntN(4)
 		req.Window = min(req.Surge+req.MaxUnavailable, 20)
 		if req.Window == 0 {
@@ -190,8 +190,8 @@ func (d dice) drawRequest(p *Plan) record.Request {
 	return req
 }
 
-// setLags draws delays within the limits that the state machine documents. A reading of the cloud may be less than half a minute older
-// than the last request to it. A watch event may be late by less than that.
+// setLags draws delays within the limits that the state machine documents: readings of the cloud are less than 30 s old, and watch events
+// are late by less than that.
 func (d dice) setLags(p *Plan) {
 	if d.chance(40) {
 		p.WatchLag = pick(d, time.Second, d.between(0, 15*time.Second))
@@ -214,7 +214,7 @@ func (d dice) addActors(p *Plan) {
 	for range d.IntN(5) {
 		p.Actors = append(p.Actors, Actor{Kind: pick(d, allActors()...), At: d.moment(), Pick: d.IntN(1000)})
 	}
-	if d.chance(20) { // a user who never gives up
+	if d.chance(20) { // one actor ends the process repeatedly
 		kind := pick(d, Kill, KillMidStep, Interrupt)
 		for range 2 + d.IntN(8) {
 			p.Actors = append(p.Actors, Actor{Kind: kind, At: d.moment(), Pick: d.IntN(1000)})

@@ -1,6 +1,6 @@
 package worlds
 
-// FaultKind names what can go wrong with a request, a reading or a new node.
+// FaultKind is a fault of a request, a reading or a new node.
 type FaultKind string
 
 // The faults. The faults of evictions are the rows of Kubernetes K10.
@@ -63,7 +63,7 @@ func operationFaults() []FaultKind {
 	}
 }
 
-// commonFaults returns the faults that every world may have that is not quiet, in the order in which they are drawn.
+// commonFaults returns the faults that every world may have, unless it is quiet. Their order must stay, because they are drawn by index.
 func commonFaults() []FaultKind {
 	return []FaultKind{
 		EvictOverload, EvictInternal, EvictConflict, EvictWebhook, EvictPending, NodeConflict, ClusterLost, ClusterRefused,
@@ -72,7 +72,7 @@ func commonFaults() []FaultKind {
 	}
 }
 
-// ActorKind names who interferes, and how.
+// ActorKind is an action of another actor.
 type ActorKind string
 
 // The actors.

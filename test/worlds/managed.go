@@ -14,7 +14,8 @@ import (
 const (
 	// operationTick is how often an operation checks its nodes.
 	operationTick = 5 * time.Second
-	// operationDrainLimit is how long the operation tries to drain a node (EKS E41). operationSettle is how long it then waits (EKS E44).
+	// operationDrainLimit is how long the operation tries to drain a node (EKS E41). operationSettle is how long it waits after the node
+	// is empty (EKS E44).
 	operationDrainLimit, operationSettle = 15 * time.Minute, time.Minute
 	// operationBootLimit is how long the operation waits for new nodes.
 	operationBootLimit = 20 * time.Minute
@@ -45,7 +46,7 @@ type operation struct {
 
 func (o *operation) isRunning() bool { return o.state == nodegroup.OperationRunning }
 
-// delegate begins an operation for a request to upgrade the group. A token that was used before gets the operation that it began.
+// delegate starts an operation for a request to upgrade the group. A request with a known token starts no second operation.
 func (c *cluster) delegate(a nodegroup.Delegate) error {
 	for _, op := range c.cloud.operations {
 		if op.token != a.Token {
@@ -66,7 +67,7 @@ func (c *cluster) delegate(a nodegroup.Delegate) error {
 	return nil
 }
 
-// cancelOperation ends an operation a while after the request. Nodes that are being drained may be made schedulable again.
+// cancelOperation ends an operation up to a minute after the request. Nodes that are being drained may become schedulable again.
 func (c *cluster) cancelOperation(a nodegroup.CancelOperation) error {
 	op := c.runningOperation()
 	switch {
@@ -79,7 +80,7 @@ func (c *cluster) cancelOperation(a nodegroup.CancelOperation) error {
 	return nil
 }
 
-// cloudSurge returns the highest number of nodes that the group's own cloud adds first.
+// cloudSurge returns the number of nodes that the group's own cloud adds at most before it drains nodes.
 func (p *Plan) cloudSurge() int {
 	if p.isOtherCloud() {
 		return p.Request.Surge
@@ -94,7 +95,7 @@ func (c *cluster) runningOperation() *operation {
 	return nil
 }
 
-// startOperation begins an operation. Readings show it a moment later, and its work takes time.
+// startOperation starts an operation and draws its faults. Readings may show the operation late.
 func (c *cluster) startOperation(o operation) {
 	op := &o
 	op.id, op.state, op.began, op.shownFrom = fmt.Sprintf("u%d", len(c.cloud.operations)+1), nodegroup.OperationRunning, c.now, c.now
@@ -127,8 +128,8 @@ func (c *cluster) startOperation(o operation) {
 	c.after(c.drawUpTo(time.Minute), func() { c.addOperationSurge(op) })
 }
 
-// overtakeOperation makes an operation fail at once. Another actor changes the group's configuration before a reading shows the failure. Some
-// readings stop showing that change while it is carried out.
+// overtakeOperation makes an operation fail at once. Before a reading shows the failure, another actor changes the group's configuration.
+// In half of the cases, later readings do not show that change while it is carried out.
 func (c *cluster) overtakeOperation(op *operation) {
 	c.endOperation(op, nodegroup.OperationFailed, "AccessDenied")
 	op.shownFrom = c.now.Add(time.Second)
@@ -143,7 +144,7 @@ func (c *cluster) overtakeOperation(op *operation) {
 	})
 }
 
-// hideOperation hides an operation from readings, for good or for a while. The operation continues.
+// hideOperation hides an operation from readings, for good or for up to 10 minutes. The operation continues.
 func (c *cluster) hideOperation(op *operation) {
 	op.hidden, op.hiddenAt = true, c.now
 	if c.chance(50) {
@@ -151,7 +152,7 @@ func (c *cluster) hideOperation(op *operation) {
 	}
 }
 
-// endOperation ends a running operation. It is not documented what happens to closed nodes after a failure: here they may stay closed.
+// endOperation ends a running operation. EKS does not document whether fenced nodes stay fenced after a failure. Here this is random.
 func (c *cluster) endOperation(op *operation, state nodegroup.OperationState, code string) {
 	if !op.isRunning() {
 		return
@@ -176,7 +177,7 @@ func (c *cluster) endOperation(op *operation, state nodegroup.OperationState, co
 	}
 }
 
-// addOperationSurge enlarges the group, except under MINIMAL (EKS E02, E03, E09, E21).
+// addOperationSurge adds the surge nodes, except under MINIMAL, and begins the replacement (EKS E02, E03, E09, E21).
 func (c *cluster) addOperationSurge(op *operation) {
 	if !op.isRunning() {
 		return
@@ -194,7 +195,7 @@ func (c *cluster) outdatedFor(op *operation) []*instance {
 	return slices.DeleteFunc(c.cloud.liveInstances(), func(i *instance) bool { return i.revision == op.revision })
 }
 
-// advanceOperation takes the operation one step further, and schedules the next step.
+// advanceOperation carries out one step of the operation, and schedules the next step.
 func (c *cluster) advanceOperation(op *operation) {
 	if !op.isRunning() {
 		return
@@ -217,7 +218,7 @@ func (c *cluster) advanceOperation(op *operation) {
 	c.after(operationTick, func() { c.advanceOperation(op) })
 }
 
-// areNewNodesUp reports whether the group has all its nodes, and the nodes of the operation's revision are Ready and labelled (EKS E26,
+// areNewNodesUp reports whether the group has its full size, and all nodes of the operation's revision are Ready and labelled (EKS E26,
 // E27).
 func (c *cluster) areNewNodesUp(op *operation) bool {
 	living := c.cloud.liveInstances()
@@ -227,8 +228,8 @@ func (c *cluster) areNewNodesUp(op *operation) bool {
 	})
 }
 
-// drainOldNodes closes all old nodes, picks some of them at random, and drains these (EKS E30, E40). MINIMAL closes each node only when
-// it is drained (EKS E50).
+// drainOldNodes keeps pods off all old nodes, picks up to MaxUnavailable nodes at random, and drains these (EKS E30, E40). MINIMAL keeps
+// pods off a node only when it drains the node (EKS E50).
 func (c *cluster) drainOldNodes(op *operation, old []*instance, more bool) {
 	for _, n := range c.rng.Perm(len(old)) {
 		i := old[n]
@@ -249,7 +250,7 @@ func (c *cluster) drainOldNodes(op *operation, old []*instance, more bool) {
 	}
 }
 
-// keepPodsOff keeps new pods off a node. It is not documented whether by the taint or by the cordon.
+// keepPodsOff keeps new pods off a node, by the taint under MINIMAL and by a cordon otherwise. EKS does not document which one it uses.
 func (c *cluster) keepPodsOff(name string) {
 	if node := c.nodes[name]; node == nil || nodegroup.IsClosed(node) {
 		return
@@ -261,8 +262,8 @@ func (c *cluster) keepPodsOff(name string) {
 	})
 }
 
-// drainNode evicts the pods of a node until the drain limit, and then fails or deletes them. A node without pods is terminated a while
-// later (EKS E41 to E44).
+// drainNode evicts the pods of a node until the drain limit. After that, the operation fails or, with force, deletes the pods. A node
+// without pods is replaced after the settle time (EKS E41 to E44).
 func (c *cluster) drainNode(op *operation, i *instance) {
 	name := c.nodeNameOf(i)
 	left := c.podsToLeave(name)
@@ -284,19 +285,19 @@ func (c *cluster) drainNode(op *operation, i *instance) {
 	default:
 		for _, pod := range left {
 			if pod.DeletionTimestamp == nil {
-				_ = c.evictPod(schedule.Eviction{Pod: pod.Name, UID: pod.UID, Node: name}) // the next step tries again
+				_ = c.evictPod(schedule.Eviction{Pod: pod.Name, UID: pod.UID, Node: name}) // the next step repeats a refused eviction
 			}
 		}
 	}
 }
 
-// podsToLeave returns the pods that the cloud waits for on a node. On a silent node it does not wait for deleted pods.
+// podsToLeave returns the pods that must leave a node before the cloud terminates it.
 func (c *cluster) podsToLeave(name string) []*corev1.Pod {
 	lost := isSilent(c.nodes[name], c.now)
 	return slices.DeleteFunc(c.podsOn(name), func(pod *corev1.Pod) bool { return !mustLeave(pod, lost) })
 }
 
-// replaceInstance terminates an old node. The last replacements shrink the group to its size before (EKS E48, E60).
+// replaceInstance terminates an old instance. The last replacements also shrink the group to its earlier size (EKS E48, E60).
 func (c *cluster) replaceInstance(op *operation, i *instance) {
 	k := &c.cloud
 	if k.extra >= len(c.outdatedFor(op)) {
@@ -307,7 +308,7 @@ func (c *cluster) replaceInstance(op *operation, i *instance) {
 	c.reconcileSize()
 }
 
-// removeOperationSurge removes the rest of the surge, and ends the operation a while later.
+// removeOperationSurge removes the rest of the surge, and ends the operation up to two minutes later.
 func (c *cluster) removeOperationSurge(op *operation) {
 	k := &c.cloud
 	k.desired, k.max, k.extra = k.desired-k.extra, k.max-k.extra, 0
@@ -315,7 +316,7 @@ func (c *cluster) removeOperationSurge(op *operation) {
 	c.after(c.drawUpTo(2*time.Minute), func() { c.endOperation(op, nodegroup.OperationSucceeded, "") })
 }
 
-// managedGroup returns what a reading shows of the cloud's operations: the newest visible one.
+// managedGroup returns the cloud's settings for upgrades, and the newest operation that readings show.
 func (c *cluster) managedGroup() *nodegroup.Managed {
 	m := &nodegroup.Managed{
 		MaxUnavailable: nodegroup.Quantity{N: c.plan.Request.MaxUnavailable}, TerminateFirst: c.plan.Minimal, ChangeWidth: "the console",
