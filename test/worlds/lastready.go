@@ -14,8 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// addCuredWorkload gives some worlds a workload whose pods crash only on nodes of the second revision. The target moves to the third revision
-// soon. It draws from its own generator.
+// addCuredWorkload adds a workload to some worlds whose pods crash only on nodes of the second revision. The target soon changes to the
+// third revision. It draws from its own generator.
 func addCuredWorkload(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x63757265))}
 	if !p.hasSize() || p.Request.Strategy != record.Surge || len(p.Request.Current) > 0 || !d.chance(5) {
@@ -28,8 +28,8 @@ func addCuredWorkload(p *Plan) {
 	p.Actors = append(p.Actors, Actor{Kind: TargetMoves, At: d.between(time.Minute, 8*time.Minute)})
 }
 
-// drawSlowlyEndingPods makes some worlds small: one node that has both pods of a StatefulSet, which take minutes to end. It draws from its own
-// generator.
+// drawSlowlyEndingPods replaces some worlds by small ones: one node has both pods of a StatefulSet. These pods take minutes to end. It
+// draws from its own generator.
 func drawSlowlyEndingPods(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x656e6473))}
 	if p.isDelegated() || p.isShortLived() || p.keepsTarget() || p.countStandby() > 0 || !d.chance(3) {
@@ -43,8 +43,8 @@ func drawSlowlyEndingPods(p *Plan) {
 	})
 }
 
-// addLongSilences makes some nodes fall silent for longer than a node may take to drain, in some worlds. The pods of such nodes do not end.
-// It draws from its own generator.
+// addLongSilences makes nodes silent for longer than the drain limit, in some worlds. The pods of silent nodes do not end. It draws from
+// its own generator.
 func addLongSilences(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73696c65))}
 	if !p.hasSize() || p.Request.Strategy != record.Surge || !d.chance(3) {
@@ -56,8 +56,8 @@ func addLongSilences(p *Plan) {
 	}
 }
 
-// drawStandbyPods makes some worlds small. They have a current and an outdated node, and a workload that does not recover. The pod of another
-// workload on the current node was not ready before, like a standby. It draws from its own generator.
+// drawStandbyPods replaces some worlds by small ones, with a current and an outdated node, and a workload that does not recover. Another
+// workload has an unready pod on the current node, like a standby. It draws from its own generator.
 func drawStandbyPods(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x7374696e))}
 	if p.isDelegated() || p.isShortLived() || p.keepsTarget() || p.countStandby() > 0 || !d.chance(3) {
@@ -79,8 +79,8 @@ func (p *Plan) keepLastReadyPods() {
 	r.DrainTimeout.Duration = max(r.DrainTimeout.Duration, 20*time.Minute)
 }
 
-// checkLastReadyStays checks I12 for the last ready pod that leaves. It waits while another pod of its StatefulSet must end before a new
-// one takes its place. It also waits while another workload does not recover, since the upgrade may stop because of that.
+// checkLastReadyStays checks I12: the last ready pod of a workload is not evicted in two cases. Another pod of its StatefulSet must end
+// before the controller can create a new pod. Or another workload does not recover, so that the upgrade may stop.
 func (r *rules) checkLastReadyStays(w *upgrade.World, step *upgrade.Step, app *Workload, sent string) {
 	name := app.id().String()
 	if ending := r.podInGracePeriod(w, app); ending != nil {
@@ -93,7 +93,7 @@ func (r *rules) checkLastReadyStays(w *upgrade.World, step *upgrade.Step, app *W
 	}
 }
 
-// podInGracePeriod returns a pod of a StatefulSet that was seen to end and has a part of its grace period left; nil for none.
+// podInGracePeriod returns a deleted pod of a StatefulSet whose grace period is not over; nil for none.
 func (r *rules) podInGracePeriod(w *upgrade.World, app *Workload) *corev1.Pod {
 	if app.Kind != StatefulSet {
 		return nil
@@ -108,8 +108,8 @@ func (r *rules) podInGracePeriod(w *upgrade.World, app *Workload) *corev1.Pod {
 	return nil
 }
 
-// checkCanaryLeaves checks I11 for pods that wait until the first pod of their workload has come up elsewhere. Another pod of the workload
-// must be leaving a node, or must have left one since the target last changed.
+// checkCanaryLeaves checks I11 for pods that wait until the first pod of their workload is ready on another node. That first pod must be
+// leaving its node, or must have left it since the target last changed.
 func (r *rules) checkCanaryLeaves(w *upgrade.World, step *upgrade.Step) {
 	rec := &step.Record
 	if goal := fmt.Sprintf("%s %s %t", rec.Run, rec.Target.ID, rec.Rollback); goal != r.recovery.goal {
@@ -130,8 +130,8 @@ func (r *rules) checkCanaryLeaves(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// checkWorkloadsRemembered checks I11 in a cluster with more workloads than the record can name. It adds 500 recovered workloads to the record. The
-// start of a node may make the record forget those, but no workload whose pods still have to leave.
+// checkWorkloadsRemembered checks I11 in a cluster with more workloads than the record can contain. It adds 500 recovered workloads to the
+// record. The start of a node may remove these, but no workload whose pods still have to leave.
 func (r *rules) checkWorkloadsRemembered(w *upgrade.World, step *upgrade.Step) {
 	if !r.quiet || len(step.Record.Nodes) < 2 || len(step.Record.Nodes) <= len(w.Record.Nodes) {
 		return
@@ -141,7 +141,7 @@ func (r *rules) checkWorkloadsRemembered(w *upgrade.World, step *upgrade.Step) {
 	if crowded.Record.Workloads == nil {
 		crowded.Record.Workloads = map[string]record.WorkloadRecord{}
 	}
-	noticed := record.WorkloadRecord{Impact: record.Impact{None: record.Duration{Duration: week}}} // other workloads are forgotten before these
+	noticed := record.WorkloadRecord{Impact: record.Impact{None: record.Duration{Duration: week}}} // with this impact, the record keeps these workloads longest
 	for i := range 500 {
 		crowded.Record.Workloads[fmt.Sprintf("%s/%s/other-%03d", namespace, Deployment, i)] = noticed
 	}

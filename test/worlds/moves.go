@@ -33,7 +33,7 @@ func allRollouts() []Rollout {
 	return []Rollout{Surges, SurgesByOne, ManyNodes, OneNode, Recreates, NoSurge, AllMissing, Halted}
 }
 
-// createsPodFirst reports whether a restart creates another pod before one goes.
+// createsPodFirst reports whether a restart creates a new pod before it deletes an old one.
 func (o Rollout) createsPodFirst() bool { return o == Surges || o == SurgesByOne || o == ManyNodes }
 
 // bounds returns by how many pods a rollout exceeds the replicas, and how many pods may be missing during the rollout.
@@ -50,8 +50,8 @@ func (o Rollout) bounds(replicas int) (surge, missing int) {
 	}
 }
 
-// drawRestarts makes some requests ask for restarts instead of evictions of only ready pods. It gives their worlds Deployments to restart,
-// some of them with one pod. It draws from its own generator, so that all other worlds stay the same.
+// drawRestarts makes some requests ask for restarts instead of evictions of only ready pods (--move=surge). It adds Deployments to these
+// worlds, some with only one pod. It draws from its own generator, so that all other worlds stay the same.
 func drawRestarts(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6d6f7665))}
 	if p.isDelegated() || p.isShortLived() || !d.chance(20) {
@@ -83,14 +83,14 @@ func drawRestarts(p *Plan) {
 	}
 }
 
-// drawPair returns a workload of two pods. They take longer to become ready than the last ready pod waits for the other.
+// drawPair returns a workload with two pods that take at least lastReadyWait to become ready.
 func (d dice) drawPair() Workload {
 	w := Workload{Name: "pair", Kind: Deployment, Replicas: 2, Ready: d.between(lastReadyWait, 5*time.Minute), Role: pick(d, "", Hook)}
 	w.Rollout = pick(d, Surges, SurgesByOne)
 	return w
 }
 
-// setRollout gives a workload with a ReplicaSet a Deployment.
+// setRollout draws the Deployment of a workload with a ReplicaSet.
 func (d dice) setRollout(w *Workload) {
 	if w.Kind != Deployment {
 		return
@@ -118,7 +118,7 @@ func (w *Workload) isMovable() bool { return w.Rollout.createsPodFirst() && !w.C
 type deployment struct {
 	rollout Rollout
 	uid     types.UID
-	// moved is the pod that the upgrade's last restart was for, as the annotation says.
+	// moved is the pod for which the upgrade last restarted the Deployment, as in its annotation.
 	moved types.UID
 	// sets is the number of pods that each ReplicaSet wants, the newest last.
 	sets []int
@@ -138,7 +138,7 @@ const templateHash = "pod-template-hash"
 
 func setHash(set int) string { return fmt.Sprintf("t%d", set) }
 
-// adopt makes a new pod belong to a ReplicaSet of the Deployment.
+// adopt gives a new pod the labels, the owner and the volume of a ReplicaSet of the Deployment.
 func (o *deployment) adopt(m *controller, pod *corev1.Pod, set int) {
 	pod.Labels[templateHash] = setHash(set)
 	owner := &pod.OwnerReferences[0]
@@ -191,7 +191,7 @@ func (c *cluster) listDeployments() (all []*appsv1.Deployment, claims []*corev1.
 	return all, claims
 }
 
-// changeDeployment acts as a workload's owner, who recreates its Deployment and keeps its pods, or changes its rollout.
+// changeDeployment simulates the owner of a Deployment, who changes its rollout, or recreates it without deleting its pods.
 func (u *user) changeDeployment(pick int) bool {
 	var all []*controller
 	for _, name := range sortedKeys(u.c.controllers) {

@@ -35,8 +35,8 @@ func setRoles(p *Plan) {
 	}
 }
 
-// setProtected makes the owners of some workloads ask autoscalers not to disrupt them, and some requests respect that. It draws from
-// its own generator, too.
+// setProtected gives some workloads the annotation that asks autoscalers not to disrupt them. Some requests respect the annotation. It
+// draws from its own generator, too.
 func setProtected(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x70726f74))}
 	if !d.chance(25) {
@@ -94,13 +94,13 @@ func isAwaited(pod *corev1.Pod) bool { return pod.Labels[drainLabel] == "wait-co
 
 func isProtected(pod *corev1.Pod) bool { return pod.Annotations[safeToEvict] == "false" }
 
-// isLeftToEnd reports whether the upgrade waits until the pod ends by itself, as its owner asks.
+// isLeftToEnd reports whether the upgrade waits until the pod ends by itself, because of a label or an annotation.
 func isLeftToEnd(record *record.Record, pod *corev1.Pod) bool {
 	return isAwaited(pod) || (isProtected(pod) && record.Request.RespectDoNotDisrupt)
 }
 
-// completeLater makes pods complete after a while: every other pod whose owner wants it to complete, and each pod of a workload whose pods
-// end by themselves.
+// completeLater schedules the completion of a pod: of each pod of a workload with Ends, and of every second pod with the label
+// wait-completed.
 func (c *cluster) completeLater(m *controller, pod *corev1.Pod) {
 	within := 10 * m.Ready
 	switch {
@@ -123,7 +123,7 @@ func (c *cluster) completeLater(m *controller, pod *corev1.Pod) {
 	})
 }
 
-// removePodMarks removes the marks because of which the upgrade waits for a pod, as a user who reads the remedy may do.
+// removePodMarks removes the label and the annotation because of which the upgrade waits for a pod.
 func (c *cluster) removePodMarks(pod *corev1.Pod) {
 	plain := pod.DeepCopy()
 	delete(plain.Labels, drainLabel)
@@ -143,16 +143,16 @@ func (r *rules) evictionRank(pod *corev1.Pod) int {
 	}
 }
 
-// checkEvictionOrder checks L19. A pod behind a webhook is evicted only when all ordinary pods of its node are leaving. A CSI driver's pod is
-// evicted only when all others are gone. Both may be evicted once half of the node's time is over. A pod that its owner wants to
-// complete is never evicted.
+// checkEvictionOrder checks L19. A pod behind a webhook is evicted only when all ordinary pods of its node are terminating. A CSI
+// driver's pod is evicted only when all other pods have ended. After half of the drain limit, both may be evicted. A pod with the label
+// wait-completed is never evicted.
 func (r *rules) checkEvictionOrder(w *upgrade.World, pod *corev1.Pod, node string, a nodegroup.Action) {
 	if isAwaited(pod) {
 		r.fail("L19", "%s, which is to be waited for", a)
 	}
 	m, turn := memberNamed(w, node), r.evictionRank(pod)
 	if limit := w.Record.Request.DrainTimeout.Duration; !w.Now.Before(w.Record.Nodes[node].Deadline.Add(-limit / 2)) {
-		return // from then on the order does not matter
+		return // after half of the drain limit, the order does not matter
 	}
 	for _, other := range m.Pods {
 		if !mustLeave(other, isSilent(m.Node, w.Now)) || r.evictionRank(other) >= turn {

@@ -14,8 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// checkNodeTime checks E41 and E42: a node is given up when its time is over, and only if a pod still has to leave it. Its time stops while
-// the node waits only for other nodes of the run.
+// checkNodeTime checks E41 and E42: a node is given up only after its drain limit, and only if a pod still has to leave it. Time during
+// which the node waits only for other nodes of the run does not count.
 func (r *rules) checkNodeTime(p *process, w *upgrade.World, step *upgrade.Step) {
 	for _, name := range sortedKeys(step.Record.Nodes) {
 		n := step.Record.Nodes[name]
@@ -44,7 +44,7 @@ func (r *rules) checkGivenUp(w *upgrade.World, m *nodegroup.Member, n record.Nod
 	}
 }
 
-// noteWait adds up how long a node has waited only for other nodes of the run.
+// noteWait adds up the time during which a node waits only for other nodes of the run.
 func (r *rules) noteWait(p *process, w *upgrade.World, step *upgrade.Step, m *nodegroup.Member) {
 	uid, now := m.Node.UID, w.Now.Sub(worldStart())
 	if !r.isBlockedByOthers(p, w, step, m) {
@@ -57,8 +57,8 @@ func (r *rules) noteWait(p *process, w *upgrade.World, step *upgrade.Step, m *no
 	r.duties.waitingAt[uid] = now
 }
 
-// isBlockedByOthers reports whether a budget blocks each pod that has to leave the node, because a pod of another draining node uses the
-// budget up.
+// isBlockedByOthers reports whether all pods that have to leave the node are blocked by budgets that pods of other draining nodes have
+// used up.
 func (r *rules) isBlockedByOthers(p *process, w *upgrade.World, step *upgrade.Step, m *nodegroup.Member) bool {
 	if w.EndingNamespaces[namespace] {
 		return false
@@ -80,8 +80,8 @@ func (r *rules) isBlockedByOthers(p *process, w *upgrade.World, step *upgrade.St
 	return waits
 }
 
-// exhaustedBudget returns the only budget of the pod if it allows no disruption at the moment, although its pods are healthy and it could allow
-// one. It returns nil otherwise.
+// exhaustedBudget returns the only budget of the pod, if it allows no disruption now although all required pods are healthy. It returns
+// nil otherwise.
 func exhaustedBudget(pod *corev1.Pod, budgets map[string]*policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
 	var only *policyv1.PodDisruptionBudget
 	for _, pdb := range budgets {
@@ -112,7 +112,7 @@ func hasEarlierLeaver(w *upgrade.World, step *upgrade.Step, m *nodegroup.Member,
 		}
 		other := memberNamed(w, name)
 		if other == nil || other.Node == nil || other.Node.UID != n.UID || other.Instance.State == nodegroup.InstanceLeaving {
-			continue // a node that another actor terminates is not drained any more
+			continue // another actor terminates the node, so the upgrade no longer drains it
 		}
 		lost := isSilent(other.Node, w.Now)
 		if slices.ContainsFunc(other.Pods, func(pod *corev1.Pod) bool {
@@ -124,7 +124,7 @@ func hasEarlierLeaver(w *upgrade.World, step *upgrade.Step, m *nodegroup.Member,
 	return false
 }
 
-// checkGraceOver checks E43: pods that are left on a forced node were deleted when its time was over, and their grace period has passed.
+// checkGraceOver checks E43: the pods that are left on a forced node were deleted after its drain limit, and their grace periods are over.
 func (r *rules) checkGraceOver(w *upgrade.World, m *nodegroup.Member, n record.NodeRecord, left []*corev1.Pod) {
 	for _, pod := range left {
 		switch {

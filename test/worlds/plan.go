@@ -8,14 +8,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Plan is a whole world before it begins: the cluster, the request, the faults, and the other actors.
+// Plan describes a world before it begins: the cluster, the request, the faults, and the other actors.
 type Plan struct {
 	Seed     uint64
 	Provider string
 	// Zones is the number of zones that the group may launch in. Zonal is true when a launch names its zone.
 	Zones int
 	Zonal bool
-	// Zoneless is true when the cloud always refuses launches that name a zone: the group can then only grow as a whole.
+	// Zoneless is true when the cloud refuses all launches that name a zone. The group can then only grow as a whole.
 	Zoneless bool
 	// Spot is true when the group's instances are Spot instances.
 	Spot bool
@@ -31,8 +31,8 @@ type Plan struct {
 	Faults    []Fault
 	Actors    []Actor
 	Denial    Denial
-	// Minimal is true when the group's own cloud upgrades it by terminating first. Past is the result of the cloud's operation before
-	// the start.
+	// Minimal is true when the group's own cloud upgrades it and terminates nodes before it launches new ones. Past is the result of the
+	// cloud's operation before the start; "" if there was none.
 	Minimal bool
 	Past    nodegroup.OperationState
 	// Stay is true when a process waits through a long soak instead of exiting until the soak is over.
@@ -41,9 +41,9 @@ type Plan struct {
 	Outside bool
 	// Suspended is true when another actor suspended the cloud's rebalancing before the upgrade.
 	Suspended bool
-	// Repoint is true when the group must be pointed at the wanted revision first.
+	// Repoint is true when the upgrade must first set the group's revision to the wanted one.
 	Repoint bool
-	// Elsewhere is the time at which another actor runs the command under another name for the same nodes; 0 for never.
+	// Elsewhere is when another user runs the command for the same nodes, with another group name or namespace; 0 for never.
 	Elsewhere time.Duration
 	// Calm is the time since the start at which every obstacle is removed; 0 for never.
 	Calm time.Duration
@@ -51,11 +51,11 @@ type Plan struct {
 	Boot, Leave time.Duration
 	// InPlace is true where the nodes of a group without a cloud are renewed in place instead of being replaced.
 	InPlace bool
-	// Closed is what keeps pods off new nodes. ClosedFor is for how long after a node joined.
+	// Closed is what keeps pods off new nodes at first. ClosedFor is how long, counted from when a node joined.
 	Closed    Closing
 	ClosedFor time.Duration
-	// TaintLag is how long after a change of a node's Ready condition the control plane changes the taint of that condition. It is 0
-	// where the control plane adds no taint.
+	// TaintLag is the time from a change of a node's Ready condition until the control plane changes the not-ready taint. It is 0 if the
+	// control plane adds no taint.
 	TaintLag time.Duration
 	// CloudLag is how old the cloud's readings may be. WatchLag is how late the cluster's events may come.
 	CloudLag, WatchLag time.Duration
@@ -70,7 +70,7 @@ type Node struct {
 	Marks      Marks
 	// Standby is true when the owner has taken the node's instance out of service.
 	Standby bool
-	// Stray is true when the node has annotations of this program from an earlier run, or made up by its kubelet.
+	// Stray is true when the node has annotations of this program that no run of the world wrote.
 	Stray bool
 }
 
@@ -122,30 +122,30 @@ type Workload struct {
 	Slow    time.Duration
 	// Cured is true when the crashing pods crash only on nodes of the second revision.
 	Cured bool
-	// Refused is true when no new pods of it are created. Homeless is true when only nodes of the first revision take its pods. Flaps
-	// is how long its pods stay ready on new nodes before they crash; 0 for ever. All last until the owner fixes the workload, or
-	// until Calm.
+	// Refused is true when the API server refuses its new pods. Homeless is true when only nodes of the first revision fit its pods.
+	// Flaps is how long its pods stay ready on new nodes before they crash; 0 if they do not crash. All three last until the owner fixes
+	// the workload, or until Calm.
 	Refused, Homeless bool
 	Flaps             time.Duration
-	// Spare is the number of new pods of a Refused workload that are still created. A Stranded workload has only one pod on a node at
-	// first. Its other pods have been unschedulable for a long time, until the owner fixes the workload, or until Calm.
+	// Spare is the number of new pods of a Refused workload that are created before the API server refuses more. A Stranded workload has
+	// only one pod with a node. Its other pods are unschedulable until the owner fixes the workload, or until Calm.
 	Spare    int
 	Stranded bool
 	// Sick is the number of its first pods that are not ready. They are on nodes that stay, if there are any.
 	Sick int
-	// Falls is when the first of its first pods becomes unready; 0 for never. FallsFor is for how long, and FallsEach is how much
-	// later the next pod becomes unready. Restarts is true when the cause is a container that ended.
+	// Falls is when the first of its first pods becomes unready; 0 for never. FallsFor is how long it stays unready. FallsEach is the
+	// time until the next pod becomes unready. Restarts is true when the pods become unready because a container exited.
 	Falls, FallsFor, FallsEach time.Duration
 	Restarts                   bool
-	// Low is the number of pods that its owner scales it down to at Down; 0 for never. At Up the owner scales it up again. If it is
-	// Shut, no new pods of it are created from then on.
+	// At Down, its owner scales it down to Low pods; never if Down is 0. At Up, the owner scales it up again. If Shut is true, the API
+	// server refuses its new pods after Up.
 	Low      int
 	Down, Up time.Duration
 	Shut     bool
-	// Rejected is how soon its new pods end on nodes of another revision than the first. They end before they are ready, and new pods
-	// replace them. It is 0 for never, and lasts until the owner fixes the workload, or until Calm.
+	// Rejected is how soon its new pods end on new nodes, before they are ready; 0 for never. New pods replace them. It lasts until the
+	// owner fixes the workload, or until Calm.
 	Rejected time.Duration
-	// Tells is true when its pods show how long they took to become ready.
+	// Tells is true when the status of its first pods shows how long they took to become ready.
 	Tells bool
 	// Ends is how soon its pods end by themselves; 0 for never.
 	Ends time.Duration
@@ -191,7 +191,7 @@ type Fault struct {
 	Percent int
 }
 
-// Actor is another actor, who does one thing once.
+// Actor is one action of another actor.
 type Actor struct {
 	Kind ActorKind
 	At   time.Duration

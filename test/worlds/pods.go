@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// controller is a workload's controller in its current state: what it wants, and what is wrong with its pods.
+// controller is the current state of a workload: its scale, its controller, and what is wrong with its pods.
 type controller struct {
 	*Workload
 	broken, undead, tolerant, crashes bool
@@ -22,13 +22,13 @@ type controller struct {
 	serial                            int
 	// scale is the number of pods that its owner wants.
 	scale int
-	// away is true when nothing creates its pods any more.
+	// away is true when no controller creates its pods any more.
 	away bool
 	// deployment is nil if the workload has no Deployment.
 	deployment *deployment
 }
 
-// createFirstPods creates the workload's first pods, in turn on the group's nodes that take pods.
+// createFirstPods creates the workload's first pods, distributed over the group's Ready nodes.
 func (c *cluster) createFirstPods(w *Workload) {
 	m := &controller{Workload: w, broken: w.Broken, undead: w.Undead, tolerant: w.Tolerant, crashes: w.Crashes, slow: w.Slow, homeless: w.Homeless, flaps: w.Flaps, stranded: w.Stranded, rejected: w.Rejected, role: w.Role, scale: w.Replicas, deployment: newDeployment(w)}
 	c.controllers[w.Name] = m
@@ -68,7 +68,7 @@ func (c *cluster) createFirstPods(w *Workload) {
 	c.scheduleUnreadiness(m)
 }
 
-// ageFirstPod makes a first pod look as if it had been running for a long time.
+// ageFirstPod makes a first pod an hour old and running.
 func (c *cluster) ageFirstPod(m *controller, pod *corev1.Pod) {
 	pod.CreationTimestamp = metav1.Time{Time: c.now.Add(-time.Hour)}
 	if pod.Spec.NodeName == "" {
@@ -168,11 +168,11 @@ func (c *cluster) putPod(pod *corev1.Pod) {
 	}
 }
 
-// deletePod starts to delete a pod, as the API server does. Its controller creates another at once, or after the pod's end where names
-// are kept.
+// deletePod begins the deletion of a pod, as the API server does. The controller of a Deployment or Job creates another pod at once. The
+// controller of a StatefulSet creates it after the pod has ended.
 func (c *cluster) deletePod(uid types.UID) { c.deletePodWithGrace(uid, 0) }
 
-// deletePodWithGrace deletes a pod as delete does, with the given grace period in seconds; 0 means the pod's own.
+// deletePodWithGrace begins the deletion of a pod with the grace period in seconds; 0 means the pod's own.
 func (c *cluster) deletePodWithGrace(uid types.UID, grace int64) {
 	old, ok := c.pods[uid]
 	if !ok || old.DeletionTimestamp != nil {
@@ -197,7 +197,8 @@ func (c *cluster) deletePodWithGrace(uid types.UID, grace int64) {
 	c.after(m.Gone, func() { c.endDeletedPod(uid) })
 }
 
-// endDeletedPod acts as the kubelet that reports a deleted pod's end. Undead pods continue, and so do pods of silent kubelets.
+// endDeletedPod simulates the kubelet, which reports the end of a deleted pod. Undead pods do not end, nor do pods on nodes that are not
+// Ready.
 func (c *cluster) endDeletedPod(uid types.UID) {
 	pod, ok := c.pods[uid]
 	if !ok {
@@ -248,7 +249,7 @@ func (c *cluster) detachVolumeLater(pod *corev1.Pod) {
 	})
 }
 
-// createMissingPods creates the pods that the controller lacks.
+// createMissingPods creates pods until the controller has as many as its scale.
 func (c *cluster) createMissingPods(m *controller) {
 	if m.away || (m.refused && m.spare == 0 && m.Kind != DaemonSet) || c.namespaceEnding {
 		return
@@ -307,7 +308,7 @@ func (c *cluster) isOrdinalUp(m *controller, ordinal int) bool {
 	return false
 }
 
-// startPod starts a pod on its node.
+// startPod starts a pod on the node to which it is bound.
 func (c *cluster) startPod(m *controller, pod *corev1.Pod) {
 	pod.Status.Conditions = append(pod.Status.Conditions, scheduledCondition(c.now))
 	c.putPod(pod)
@@ -368,7 +369,7 @@ func (c *cluster) bindPods() {
 			}
 		}
 		if best == "" {
-			if daemonNodeOf(old) == "" { // autoscalers ignore pods that are for one node
+			if daemonNodeOf(old) == "" { // autoscalers add no node for a pod of a DaemonSet
 				c.onUnplacedPod()
 			}
 			continue
@@ -386,8 +387,8 @@ func (c *cluster) bindPods() {
 	}
 }
 
-// isAdmitted reports whether the node's cordon and taints admit the pod, as in the scheduler's filter. Here a pod tolerates all taints or
-// none.
+// isAdmitted reports whether the node is Ready, and its cordon and taints admit the pod. Here a pod tolerates all taints or none, except
+// pods with daemonTolerations.
 func isAdmitted(node *corev1.Node, pod *corev1.Pod) bool {
 	switch {
 	case !isNodeReady(node):

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// podScaler is a made-up provider whose groups have machines and no size: it launches nodes when pods wait for room, and terminates a
-// machine on request.
+// podScaler is a made-up provider whose groups have machines and no size. It launches nodes when pods wait for room, and terminates
+// machines on request.
 const podScaler = "podscaler"
 
 // drawPodScaled gives a group without a size to some worlds with a cloud that this tool drives. It draws from its own generator, so that
@@ -24,7 +24,7 @@ func drawPodScaled(p *Plan) {
 
 func (p *Plan) isPodScaled() bool { return p.Provider == podScaler }
 
-// launchForPods launches a node or two in any zone a while after pods began to wait for room, unless nodes are coming already.
+// launchForPods schedules the launch of one or two nodes in a random zone, after a pod could not be bound.
 func (u *user) launchForPods() {
 	u.growForPods(func() {
 		for range 1 + u.c.rng.IntN(2) {
@@ -33,7 +33,8 @@ func (u *user) launchForPods() {
 	})
 }
 
-// growForPods calls grow a while after pods began to wait for room, unless no pod waits any more or nodes are coming already.
+// growForPods schedules a call of grow after a pod could not be bound. It does not call grow if no pod waits at that time, or if a node is
+// already booting.
 func (u *user) growForPods(grow func()) {
 	if u.c.scaling {
 		return
