@@ -17,7 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// The runner's own numbers.
+// The intervals and limits of package runner.
 const (
 	turnDelay        = 15 * time.Millisecond
 	idlePollInterval = time.Minute
@@ -28,8 +28,8 @@ const (
 	idleAfter        = time.Minute
 )
 
-// process is one run of the command. It does what package runner does: it sees the world late, decides, stores, and acts. It may crash
-// at any time.
+// process simulates one run of the command. It works like package runner: it sees the world late, decides, stores the record, and acts.
+// It may crash at any time.
 type process struct {
 	c       *cluster
 	rules   *rules
@@ -55,7 +55,7 @@ type process struct {
 	// dead is true after the process has ended. ended is called at its end, with the last record.
 	dead  bool
 	ended func(record.Record)
-	// killAfter is the number of actions that the process still begins in its next turn before it crashes; negative for no crash.
+	// killAfter is the number of actions after which the process crashes in its next turn; negative for no crash.
 	killAfter int
 	// asleepUntil is when a sleeping laptop wakes.
 	asleepUntil time.Time
@@ -75,7 +75,7 @@ type process struct {
 type storedState struct {
 	record record.Record
 	asked  record.Asked
-	// worked is when a process last decided, as the renewals of a lease show.
+	// worked is when a process last took a decision.
 	worked time.Time
 }
 
@@ -107,7 +107,7 @@ func (p *process) readMovable() {
 	}
 }
 
-// deliver delivers a watch event to the process, late but in order among events of its kind.
+// deliver schedules the delivery of a watch event. It may be late, but events of one kind stay in order.
 func (p *process) deliver(ch change) {
 	if p.dead {
 		return
@@ -145,12 +145,12 @@ func (p *process) applyEvent(ch change) {
 		p.earlyPoll = p.c.now.Add(soonPollDelay)
 	}
 	if ch.pod != nil && ch.pod.Spec.NodeName == "" {
-		return // by itself it changes no decision
+		return // a pod without a node changes no decision
 	}
 	p.turnSoon()
 }
 
-// turnSoon schedules a turn of the process a moment later.
+// turnSoon schedules a turn of the process after turnDelay, unless one is scheduled.
 func (p *process) turnSoon() {
 	if p.turnPlanned || p.dead {
 		return
@@ -159,7 +159,8 @@ func (p *process) turnSoon() {
 	p.whenAwake(turnDelay, p.takeTurn)
 }
 
-// whenAwake runs do after the given time, or when the process wakes if that is later.
+// whenAwake schedules do after the given time, or at the end of the process's sleep if that is later. do does not run in a process that
+// has ended.
 func (p *process) whenAwake(after time.Duration, do func()) {
 	if left := p.asleepUntil.Sub(p.c.now); left > after {
 		after = left
@@ -196,7 +197,8 @@ func (p *process) buildWorld() upgrade.World {
 	}
 }
 
-// idleTime returns for how long no process was at work: since the last turn of the previous process, or of this one if it slept.
+// idleTime returns how long no process has been running: since the last turn of the previous process, or since the last turn of this
+// process if it slept.
 func (p *process) idleTime() time.Duration {
 	gap := p.c.now.Sub(p.stored.worked)
 	if p.stored.worked.IsZero() || (p.turns > 1 && gap <= idleAfter) {
@@ -216,7 +218,7 @@ func (p *process) takeTurn() {
 		p.carryOutStep(w, step)
 		return
 	}
-	p.turnPlanned = true // no turn is taken while the record is stored
+	p.turnPlanned = true // the next turn waits until the record is stored
 	p.whenAwake(p.c.drawUpTo(30*time.Second), func() {
 		p.turnPlanned = false
 		p.carryOutStep(w, step)
@@ -296,7 +298,8 @@ func (p *process) sendRequest(action nodegroup.Action) {
 	})
 }
 
-// isObjectChanged reports whether the process knows that the action's object has changed, as the writer checks before it sends a request.
+// isObjectChanged reports whether the process has seen a change of the action's object since the decision. The writer sends no request
+// then.
 func (p *process) isObjectChanged(action nodegroup.Action) bool {
 	switch a := action.(type) {
 	case schedule.Eviction:
@@ -359,8 +362,7 @@ func (p *process) retryDelay(answer runner.Answer, tries int) time.Duration {
 	}
 }
 
-// schedulePoll schedules the next poll of the cloud. every is the interval while requests of the upgrade are under way there, and 0 while none
-// is.
+// schedulePoll schedules the next poll of the cloud. every is the interval that the step asks for; 0 for the usual one.
 func (p *process) schedulePoll(every time.Duration) {
 	if p.polling || !p.c.plan.listsMachines() {
 		return
@@ -398,12 +400,13 @@ func (p *process) pollCloud() {
 	})
 }
 
-// wantedRevision returns the revision against which the process has the group read. A rollback and a blue-green upgrade keep their own target.
+// wantedRevision returns the revision that counts as current in the process's readings of the group.
 func (p *process) wantedRevision() string {
 	return p.c.plan.wantedRevision(&p.record, p.c.cloud.wanted)
 }
 
-// wantedRevision returns the revision to which an upgrade brings nodes. template is the revision of the group's template.
+// wantedRevision returns the target of an upgrade. Rollbacks and blue-green upgrades keep their first target. For all others it is
+// template, the revision of the group's template.
 func (p *Plan) wantedRevision(record *record.Record, template string) string {
 	if record.Rollback || (record.Run != "" && p.keepsTarget()) {
 		return record.Target.ID
@@ -411,7 +414,7 @@ func (p *Plan) wantedRevision(record *record.Record, template string) string {
 	return template
 }
 
-// storeAndReadBack returns the record as it is read back from the cluster.
+// storeAndReadBack returns the record after it was encoded and decoded, as in the cluster.
 func storeAndReadBack(rec record.Record) (record.Record, error) {
 	text, err := json.Marshal(rec)
 	if err != nil {

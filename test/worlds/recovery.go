@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// unhealthyLimit is how long workloads may fail to recover before the upgrade stops.
+	// unhealthyLimit is how long the upgrade waits for a workload that does not recover before it stops.
 	unhealthyLimit = 5 * time.Minute
 	// lastReadyWait is how long the last ready pod of a workload behind a Service waits for another.
 	lastReadyWait = 2 * time.Minute
-	// lackLimit is how long an upgrade may wait for a workload, for any reason, before it stops.
+	// lackLimit is the longest time for which an upgrade may wait for a workload, for any reason.
 	lackLimit = 2 * time.Hour
-	// uncreatedLimit is how long pods may be missing before the upgrade must know that they are refused. It asks every five seconds.
+	// uncreatedLimit is the time after which the upgrade must know that missing pods are refused. It reads controllers every 5 s.
 	uncreatedLimit = 15 * time.Second
-	// steadyAfter is how long a restarted pod must be ready before it counts as ready.
+	// steadyAfter is how long a restarted pod must have been ready before it counts as ready.
 	steadyAfter = 30 * time.Second
 )
 
@@ -38,7 +38,7 @@ type recoveryState struct {
 	lostPods map[string]baseline
 	// unreadyDaemons counts, by name, the pods of DaemonSets that were not ready before the upgrade.
 	unreadyDaemons map[string]int
-	// crashingSince is the time since when this process has seen each workload block the start of nodes.
+	// crashingSince is, by workload, the time since when this process has seen the workload block the start of nodes.
 	crashingSince map[string]time.Time
 	// lackingSince is, by workload, the time since when it has had fewer ready pods than before because its new pods do not come up.
 	lackingSince map[string]time.Time
@@ -50,8 +50,8 @@ type recoveryState struct {
 	lastReadySince map[types.UID]time.Time
 	// bareSince is, by DaemonSet and current node, the time since when the node has been seen without a pod of the DaemonSet.
 	bareSince map[string]time.Time
-	// roomless contains, by name, the workloads whose last ready pod was evicted while the group had no node that stays and no other
-	// node took their pods. Their nodes are replaced one by one without a surge.
+	// roomless contains the workloads whose last ready pod was evicted while no other node took their pods, by name. This happens in
+	// upgrades without a surge.
 	roomless map[string]bool
 	// leftNode contains the workloads of which a pod has left a node since the upgrade got its current goal.
 	leftNode map[drain.Workload]bool
@@ -68,7 +68,7 @@ func newRecoveryState() recoveryState {
 	return recoveryState{lostPods: map[string]baseline{}, unreadyDaemons: map[string]int{}, crashingSince: map[string]time.Time{}, missingSince: map[string]time.Time{}, lackingSince: map[string]time.Time{}, readyAtFirst: map[string]int{}, lastReadySince: map[types.UID]time.Time{}, roomless: map[string]bool{}, bareSince: map[string]time.Time{}, leftNode: map[drain.Workload]bool{}}
 }
 
-// prepareForProcess prepares for a new process of the same upgrade or of another one.
+// prepareForProcess forgets what only the previous process knew. For another upgrade, it also forgets the workloads that lost pods.
 func (y *recoveryState) prepareForProcess(run string, now time.Time) {
 	if run == "" || run != y.run {
 		clear(y.lostPods)
@@ -90,7 +90,7 @@ func (r *rules) checkRecovery(p *process, w *upgrade.World, step *upgrade.Step) 
 	for _, name := range sortedKeys(step.Record.Nodes) {
 		n := step.Record.Nodes[name]
 		if _, known := w.Record.Nodes[name]; known || n.Batch == 0 || step.Record.Phase == record.PhaseWait {
-			continue // the node was started before, is a new one that is given back, or is empty
+			continue // the node was started earlier, is a surge node that is removed, or is empty
 		}
 		if m := memberNamed(w, name); m != nil {
 			started = append(started, m)
@@ -112,7 +112,7 @@ func (r *rules) checkRecovery(p *process, w *upgrade.World, step *upgrade.Step) 
 	r.checkUnhealthyReport(p, w, step)
 }
 
-// livePodsOf returns the pods of a workload that the process saw, except those that are ending or have ended.
+// livePodsOf returns the workload's pods that the process saw, without pods that are terminating or have ended.
 func livePodsOf(w *upgrade.World, app *Workload) []*corev1.Pod {
 	replicas := w.Workloads.Named(app.id())
 	if replicas == nil {
@@ -130,7 +130,7 @@ func countReady(pods []*corev1.Pod) (n int) {
 	return n
 }
 
-// countSteady counts the ready pods, except restarted ones that have been ready for less than settled: they may crash again.
+// countSteady counts the ready pods. It does not count shaky pods, which may crash again.
 func countSteady(pods []*corev1.Pod, now time.Time) (n int) {
 	for _, pod := range pods {
 		if isPodReady(pod) && !isShaky(pod, now) {
@@ -140,16 +140,16 @@ func countSteady(pods []*corev1.Pod, now time.Time) (n int) {
 	return n
 }
 
-// isShaky reports whether the pod was restarted and has been ready for less than settled.
+// isShaky reports whether the pod was restarted and has been ready for less than steadyAfter.
 func isShaky(pod *corev1.Pod, now time.Time) bool {
 	restarted := slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.RestartCount > 0 })
 	return restarted && now.Sub(pod.Status.Conditions[0].LastTransitionTime.Time) < steadyAfter
 }
 
-// checkWorkloadIndex checks the workload index against the pods that the process has seen.
+// checkWorkloadIndex compares the workload index with the pods that the process has seen.
 func (r *rules) checkWorkloadIndex(p *process, w *upgrade.World, app *Workload, pods []*corev1.Pod) {
 	if !w.Now.Equal(r.c.now) {
-		return // more was seen while the record was stored
+		return // the process saw more pods while the record was stored
 	}
 	all, ready := 0, 0
 	for _, pod := range p.seen.pods {
@@ -173,9 +173,8 @@ func (r *rules) lacksPods(w *upgrade.World) bool {
 	})
 }
 
-// checkWaitsForRecovery checks I11 for workloads that lost pods. Such a workload blocks while it has fewer ready pods than before and a pod
-// that crashes on a node that stays. The upgrade then starts no node and does not begin to delete blue nodes. It does not wait longer
-// than the workload's time.
+// checkWaitsForRecovery checks I11 for a workload that lost pods. While the workload has fewer ready pods than before and a crashing pod
+// on a node that stays, the upgrade starts no node and does not begin to delete blue nodes. It stops after unhealthyLimit.
 func (r *rules) checkWaitsForRecovery(w *upgrade.World, step *upgrade.Step, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
 	name, rec := app.id().String(), &step.Record
 	crashed := r.crashedSuccessor(w, app, pods)
@@ -207,11 +206,11 @@ func (r *rules) checkWaitsForRecovery(w *upgrade.World, step *upgrade.Step, app 
 	}
 }
 
-// checkWaitsForCreation checks I11 for refused pods: the upgrade starts no node while a workload's pods have not been created for a while.
+// checkWaitsForCreation checks I11 for refused pods: the upgrade starts no node after a workload's pods were missing for uncreatedLimit.
 func (r *rules) checkWaitsForCreation(w *upgrade.World, record *record.Record, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
 	name, maker := app.id().String(), r.c.controllers[app.Name]
 	before, lost := r.recovery.lostPods[name]
-	there := 0 // the pods of a StatefulSet must end before others take their place
+	there := 0 // with terminating pods of a StatefulSet, which must end before new ones are created
 	for _, pod := range r.c.pods {
 		if pod.Labels["app"] == app.Name && (pod.DeletionTimestamp == nil || app.Kind == StatefulSet) {
 			there++
@@ -256,8 +255,8 @@ func (r *rules) checkLackLimit(w *upgrade.World, rec *record.Record, app *Worklo
 	}
 }
 
-// checkFewAway checks I15 for workloads that start slowly and have no budget: nodes are started so that at most a quarter of the
-// workload's pods is away at the same time, or one pod.
+// checkFewAway checks I15 for workloads that start slowly and have no budget. The upgrade starts nodes so that at most a quarter of the
+// workload's pods, or one pod, is missing at the same time.
 func (r *rules) checkFewAway(w *upgrade.World, step *upgrade.Step, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
 	name := app.id().String()
 	before := min(w.Record.Workloads[name].Ready, step.Record.Workloads[name].Ready)
@@ -303,14 +302,14 @@ func (r *rules) checkFewAway(w *upgrade.World, step *upgrade.Step, app *Workload
 	}
 }
 
-// slowStart is how long a pod takes to become ready, at least, if its workload starts slowly.
+// slowStart is the shortest time to become ready of a workload that starts slowly.
 const slowStart = 10 * time.Second
 
-// crashedSuccessor returns a pod that crashes on a node that stays and replaces a pod that had to leave. It returns nil once the workload has as
-// many ready pods as before.
+// crashedSuccessor returns a pod that crashes on a node that stays and was created after the workload lost a pod. It returns nil if there
+// is none, or if the workload has as many ready pods as before.
 func (r *rules) crashedSuccessor(w *upgrade.World, app *Workload, pods []*corev1.Pod) *corev1.Pod {
 	before, lost := r.recovery.lostPods[app.id().String()]
-	if !lost || countReady(pods) >= before.ready || len(w.EndingNamespaces) > 0 { // an ending namespace creates no pods again
+	if !lost || countReady(pods) >= before.ready || len(w.EndingNamespaces) > 0 { // no pods are created in a namespace that is being deleted
 		return nil
 	}
 	i := slices.IndexFunc(pods, func(pod *corev1.Pod) bool {
@@ -327,7 +326,7 @@ func isOnOutdated(w *upgrade.World, pod *corev1.Pod) bool {
 	return m != nil && m.Outdated
 }
 
-// hasLeavers reports whether pods are on nodes that were started.
+// hasLeavers reports whether one of the pods is on a started node.
 func hasLeavers(w *upgrade.World, pods []*corev1.Pod) bool {
 	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
 		_, started := w.Record.Nodes[pod.Spec.NodeName]
@@ -341,8 +340,8 @@ func isIgnored(rec *record.Record, name string) bool {
 	})
 }
 
-// checkStopsInTime checks the time limit of I11: the upgrade does not wait for a workload for longer than its time. The limit does not apply
-// once no node is drained any more.
+// checkStopsInTime checks the time limit of I11: the upgrade stops if it has waited for a workload for unhealthyLimit. The limit does not
+// apply after the last drain.
 func (r *rules) checkStopsInTime(w *upgrade.World, rec *record.Record, name string, pod *corev1.Pod) {
 	r.tally.count("health", holdsNodes)
 	since, was := r.recovery.crashingSince[name]
@@ -359,8 +358,8 @@ func (r *rules) checkStopsInTime(w *upgrade.World, rec *record.Record, name stri
 	}
 }
 
-// checkLastReady checks I12: the last ready pod of a workload behind a Service is evicted only after it has waited for another, and not
-// while others crash.
+// checkLastReady checks I12: the last ready pod of a workload behind a Service is evicted only after it has waited for another ready pod,
+// and not while the other pods crash.
 func (r *rules) checkLastReady(w *upgrade.World, step *upgrade.Step, app *Workload, pods []*corev1.Pod) {
 	stays := map[types.UID]bool{}
 	for _, pod := range pods {
@@ -379,7 +378,7 @@ func (r *rules) checkLastReady(w *upgrade.World, step *upgrade.Step, app *Worklo
 		r.recovery.roomless[app.id().String()] = true
 	}
 	if app.Role == Completes {
-		return // nothing replaces completed pods here, so one pod may be left
+		return // no controller replaces completed pods here, so one pod may be left
 	}
 	if !app.isServed() || r.c.controllers[app.Name].scale < 2 || step.Record.Request.NoImplicitBudgets || !w.Now.Equal(r.c.now) {
 		return
@@ -397,8 +396,7 @@ func countEvictions(step *upgrade.Step, pods map[types.UID]bool) (n int) {
 	return n
 }
 
-// hasRoomFor reports whether another node takes the pod, or the group has a node that stays. Such a node shows whether it would take
-// the pod.
+// hasRoomFor reports whether a node of another group takes the pod, or the group has a schedulable node.
 func (c *cluster) hasRoomFor(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(c.nodeNames(), func(name string) bool {
 		node := c.nodes[name]
@@ -406,14 +404,14 @@ func (c *cluster) hasRoomFor(pod *corev1.Pod) bool {
 	})
 }
 
-// isEvicted reports whether an eviction of the pod is under way, or was accepted so recently that its effect may not be visible yet.
+// isEvicted reports whether an eviction of the pod is in flight, or was accepted so recently that its effect may not be visible yet.
 func isEvicted(w *upgrade.World, pod *corev1.Pod) bool {
 	a := w.Open[schedule.Eviction{UID: pod.UID}.Key()]
 	accepted := a.Outcome == nodegroup.OutcomeDone || a.Outcome == nodegroup.OutcomeUnclear
 	return a.InFlight || accepted && w.Now.Sub(a.Ended) < visibleWithin
 }
 
-// checkLastReadyWaited checks the evictions of one step against I12. stays contains the workload's ready pods before them.
+// checkLastReadyWaited checks the evictions of one step against I12. stays contains the workload's ready pods before these evictions.
 func (r *rules) checkLastReadyWaited(w *upgrade.World, step *upgrade.Step, app *Workload, stays map[types.UID]bool) {
 	waited, sent, left := false, "", len(stays)
 	for _, action := range step.Actions {
@@ -443,16 +441,15 @@ func (r *rules) checkLastReadyWaited(w *upgrade.World, step *upgrade.Step, app *
 	}
 }
 
-// cannotComeUp reports whether the pod crashes, or no node may take it.
+// cannotComeUp reports whether the pod crashes or has no node.
 func cannotComeUp(pod *corev1.Pod) bool { return isCrashing(pod) || pod.Spec.NodeName == "" }
 
-// isFaulty reports whether the pod crashes, or asks for a zone that has no nodes.
+// isFaulty reports whether the pod crashes, or selects a zone that has no nodes.
 func isFaulty(pod *corev1.Pod) bool {
 	return isCrashing(pod) || (pod.Spec.NodeName == "" && isStranded(pod))
 }
 
-// isLastReadyLeaving reports whether the only ready one of several pods is on a node that was started. All others are faulty, or have been
-// ready only for a moment after a restart.
+// isLastReadyLeaving reports whether the only steady one of several pods is on a started node, and all others are faulty or shaky.
 func isLastReadyLeaving(w *upgrade.World, pods []*corev1.Pod, faulty func(*corev1.Pod) bool) bool {
 	others := 0
 	for _, pod := range pods {
@@ -470,8 +467,8 @@ func isLastReadyLeaving(w *upgrade.World, pods []*corev1.Pod, faulty func(*corev
 	return others > 0 && countSteady(pods, w.Now) == 1
 }
 
-// checkUnhealthyReport checks what the step says about workloads that do not recover, and that the upgrade gives them their time before it
-// stops for them.
+// checkUnhealthyReport checks the status about workloads that do not recover. It also checks that the upgrade waits for unhealthyLimit
+// before it stops because of a workload.
 func (r *rules) checkUnhealthyReport(p *process, w *upgrade.World, step *upgrade.Step) {
 	for _, u := range step.Status.Unhealthy {
 		i := slices.IndexFunc(r.c.plan.Workloads, func(app Workload) bool { return app.id().String() == u.Name })
@@ -517,15 +514,15 @@ func (r *rules) checkUnhealthyReport(p *process, w *upgrade.World, step *upgrade
 	}
 }
 
-// checkMissingReport checks what the step says about missing pods.
+// checkMissingReport checks the status about missing pods.
 func (r *rules) checkMissingReport(app *Workload, u record.Unhealthy, pods []*corev1.Pod) {
 	if len(pods) >= max(u.Before, app.Replicas) || u.Ready > countReady(pods) {
 		r.fail("I11", "%s is said to lack pods, and %d are there, %d of them ready", u, len(pods), countReady(pods))
 	}
 	if app.Sick == 0 || !r.quiet {
-		return // some may have left before the upgrade counted them
+		return // some pods may have left before the upgrade counted them
 	}
-	there := 0 // including ending pods: a StatefulSet creates no others before they are gone
+	there := 0 // with terminating pods, because a StatefulSet creates no others before these have ended
 	for _, pod := range r.c.pods {
 		if pod.Labels["app"] == app.Name {
 			there++
@@ -542,8 +539,8 @@ func hasRestarted(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.RestartCount > 0 })
 }
 
-// checkUnhealthyMessage checks the message of WorkloadUnhealthy. It names workloads, each with a pod. Its advice begins with the workload for
-// which the upgrade stops, and something must be known to keep that workload's pods from being ready.
+// checkUnhealthyMessage checks the message of WorkloadUnhealthy. The message names each workload with a pod. Its remedy begins with the
+// workload because of which the upgrade stops. The plan must contain a cause that keeps the pods of that workload from being ready.
 func (r *rules) checkUnhealthyMessage(record record.Record) {
 	_, last, _ := strings.Cut(record.Message, "--ignore-unready=")
 	i := slices.IndexFunc(r.c.plan.Workloads, func(app Workload) bool {
@@ -564,8 +561,8 @@ func (r *rules) checkUnhealthyMessage(record record.Record) {
 	}
 }
 
-// isNodeKept reports whether the upgrade leaves a started node as it is: the node was given up, or its owner will replace it. Pods
-// that came back to such a node must become ready there.
+// isNodeKept reports whether the upgrade no longer drains a started node: the node was given up, or its owner will replace it. New pods
+// on such a node must become ready.
 func isNodeKept(state record.NodeState) bool {
 	return state == record.NodeQuarantined || state == record.NodeDrained
 }

@@ -14,11 +14,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// device is a resource that nodes of the first revision have and newer ones lack, in worlds with a homeless workload.
+// device is a resource that only nodes of the first revision have, in worlds with a Homeless workload.
 const device = "example.com/device"
 
-// addRefusedPods gives some worlds a workload with one fault: its new pods are refused, or no new node takes them, or they crash soon
-// after they are ready. It draws from its own generator.
+// addRefusedPods makes a workload Refused, Homeless or flapping in some worlds. It draws from its own generator.
 func addRefusedPods(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x72656675))}
 	if p.isDelegated() || p.isShortLived() || !d.chance(25) {
@@ -56,8 +55,7 @@ func addRefusedPods(p *Plan) {
 	}
 }
 
-// setSickPods makes some of the first pods unready, and leaves at least one ready, for some workloads whose new pods are refused. It draws
-// from its own generator.
+// setSickPods makes some first pods of Refused workloads unready. At least one stays ready. It draws from its own generator.
 func setSickPods(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x7369636b))}
 	for i := range p.Workloads {
@@ -67,8 +65,7 @@ func setSickPods(p *Plan) {
 	}
 }
 
-// addStrandedPods gives some worlds a workload of which all pods but one have been unschedulable for a long time. It draws from its own
-// generator.
+// addStrandedPods makes a workload Stranded in some worlds: all its pods except one are unschedulable. It draws from its own generator.
 func addStrandedPods(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73747261))}
 	if p.isDelegated() || p.isShortLived() || !d.chance(6) {
@@ -85,8 +82,8 @@ func addStrandedPods(p *Plan) {
 	}
 }
 
-// addRejectedPods gives some worlds a workload whose new pods end on new nodes before they are ready, as when the kubelet rejects them. Its
-// controller creates them again. It draws from its own generator.
+// addRejectedPods changes a workload in some worlds: its pods end on new nodes before they are ready, as after a rejection by the kubelet.
+// Its controller creates them again. It draws from its own generator.
 func addRejectedPods(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x72656a65))}
 	if p.isDelegated() || p.isShortLived() || !d.chance(4) {
@@ -102,7 +99,7 @@ func addRejectedPods(p *Plan) {
 	}
 }
 
-// makeUnschedulable makes the pod unschedulable: it asks for a zone without nodes.
+// makeUnschedulable gives the pod a node selector for a zone without nodes.
 func makeUnschedulable(pod *corev1.Pod) {
 	pod.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: "elsewhere"}
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable})
@@ -112,7 +109,7 @@ func isStranded(pod *corev1.Pod) bool {
 	return pod.Spec.NodeSelector[corev1.LabelTopologyZone] == "elsewhere"
 }
 
-// addDevices gives a node the devices that nodes of its revision have, in worlds with a homeless workload.
+// addDevices sets the devices of a node according to its revision, in worlds with a Homeless workload.
 func (c *cluster) addDevices(node *corev1.Node) {
 	if !c.plan.hasWorkload(func(w *Workload) bool { return w.Homeless }) {
 		return
@@ -123,7 +120,7 @@ func (c *cluster) addDevices(node *corev1.Node) {
 	}
 }
 
-// hasDeviceFor reports whether the node has the zone and the devices that the pod asks for.
+// hasDeviceFor reports whether the node has the zone and the device that the pod requests.
 func (c *cluster) hasDeviceFor(node *corev1.Node, pod *corev1.Pod) bool {
 	m := c.controllers[pod.Labels["app"]]
 	if m != nil && m.stranded && isStranded(pod) {
@@ -136,14 +133,14 @@ func (c *cluster) hasDeviceFor(node *corev1.Node, pod *corev1.Pod) bool {
 	return has
 }
 
-// requestDevice makes a pod ask for a device.
+// requestDevice makes the pod request a device.
 func requestDevice(pod *corev1.Pod) {
 	pod.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{device: resource.MustParse("1")},
 	}}}
 }
 
-// flapLater makes a ready pod on a new node crash a moment later. The pod is ready again after a while, and so on.
+// flapLater schedules the first crash of a ready pod on a new node, if its workload flaps.
 func (c *cluster) flapLater(m *controller, pod *corev1.Pod) {
 	if m.flaps == 0 || !c.isOnNew(pod) {
 		return
@@ -196,7 +193,7 @@ func (c *cluster) readController(w drain.Workload) drain.Controller {
 	read := drain.Controller{Replicas: m.scale, Ordered: m.Ordered}
 	for _, pod := range c.pods {
 		if pod.Labels["app"] == m.Name && pod.Status.Phase == corev1.PodSucceeded && pod.DeletionTimestamp == nil {
-			read.Replicas-- // nothing replaces it while it exists
+			read.Replicas-- // no pod replaces it while it exists
 		}
 	}
 	if m.refused {
