@@ -162,8 +162,8 @@ func (r *rules) checkUnfence(w *upgrade.World, step *upgrade.Step, a nodemark.Un
 	}
 }
 
-// checkNodeStarted checks I6 and I7 for an action on a node: the node is outdated, and its start is in the record. It returns the node's
-// member, or nil if the node is not outdated.
+// checkNodeStarted checks I6 and I7 for an action on a node: the node is outdated, and its start is in the record. It returns the
+// node's member, or nil if the node is not outdated.
 func (r *rules) checkNodeStarted(w *upgrade.World, stored *record.Record, name string, action nodegroup.Action) *nodegroup.Member {
 	m := memberNamed(w, name)
 	if m == nil || m.Node == nil || !m.Outdated {
@@ -203,8 +203,8 @@ func (r *rules) checkPodAction(w *upgrade.World, stored *record.Record, node, ui
 	return m.Pods[i]
 }
 
-// checkEviction checks I5: an eviction is sent only if the budgets that the process saw allow it, and not before the budget was charged
-// for the previous eviction.
+// checkEviction checks I5: an eviction is sent only if the budgets that the process saw allow it, and not before the budget was
+// charged for the previous eviction.
 func (r *rules) checkEviction(p *process, w *upgrade.World, stored *record.Record, a schedule.Eviction) {
 	pod := r.checkPodAction(w, stored, a.Node, string(a.UID), a)
 	if pod == nil {
@@ -364,8 +364,8 @@ func (r *rules) checkResult(p *process, action nodegroup.Action, err error) {
 	}
 }
 
-// checkMovesOnce checks E62: no pod moves twice. Pods of a StatefulSet are recognized by their names, which stay the same. The only pod
-// of a Deployment is recognized without a name.
+// checkMovesOnce checks E62: no pod moves twice. Pods of a StatefulSet are recognized by their names, which stay the same. The only
+// pod of a Deployment is recognized without a name.
 func (r *rules) checkMovesOnce(a schedule.Eviction) {
 	app, _, _ := strings.Cut(a.Pod, "-")
 	m := r.c.controllers[app]

@@ -119,8 +119,8 @@ func (u *user) startSecondRun(int) bool {
 	return true
 }
 
-// terminateInstance terminates an instance, as a spot interruption or an admin does. The cloud replaces the instance, its kubelet stops
-// reporting, and its pods end.
+// terminateInstance terminates an instance, as a spot interruption or an admin does. The cloud replaces the instance, its kubelet
+// stops reporting, and its pods end.
 func (u *user) terminateInstance(pick int) bool {
 	living := slices.DeleteFunc(u.c.cloud.liveInstances(), u.isBeingTerminated)
 	if len(living) == 0 {
@@ -132,8 +132,8 @@ func (u *user) terminateInstance(pick int) bool {
 	return true
 }
 
-// isBeingTerminated reports whether the upgrade's request to terminate the instance has no answer yet. Other actors do not terminate such
-// an instance, because it would be unclear which request came first.
+// isBeingTerminated reports whether the upgrade's request to terminate the instance has no answer yet. Other actors do not terminate
+// such an instance, because it would be unclear which request came first.
 func (u *user) isBeingTerminated(i *instance) bool {
 	for _, n := range u.stored.record.Nodes {
 		if n.Instance == i.id && n.State == record.NodeRemoving && !n.Landed {
@@ -285,8 +285,8 @@ func (u *user) raiseGroupMax(pick int) bool {
 	return true
 }
 
-// isMaxRaisePending reports whether the upgrade has an open launch that also raises the maximum. The upgrade recognizes such a launch by
-// the new maximum. Until it is answered, no other actor may raise the maximum.
+// isMaxRaisePending reports whether the upgrade has an open launch that also raises the maximum. The upgrade recognizes such a launch
+// by the new maximum. Until it is answered, no other actor may raise the maximum.
 func (u *user) isMaxRaisePending() bool {
 	for _, z := range u.stored.record.Ledger.Books().Zones {
 		if slices.ContainsFunc(z.Open, func(l ledger.Launch) bool { return l.Max > 0 }) {

@@ -18,8 +18,8 @@ import (
 // maxGrace is the longest grace period that a pod gets (GKE G75).
 const maxGrace = 24 * time.Hour
 
-// drawAutoscaled makes the upgrade an autoscaled blue-green one in some worlds, in which an autoscaler launches the new nodes. It draws
-// from its own generator, so that all other worlds stay the same.
+// drawAutoscaled makes the upgrade an autoscaled blue-green one in some worlds, in which an autoscaler launches the new nodes. It
+// draws from its own generator, so that all other worlds stay the same.
 func drawAutoscaled(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6175746f))}
 	if !p.hasSize() || p.isDelegated() || p.isBlueGreen() || p.isShortLived() || !d.chance(7) {
@@ -51,8 +51,8 @@ func drawAutoscaled(p *Plan) {
 	d.addAutoscaledActors(p)
 }
 
-// addAutoscaledActors adds actors to an autoscaled blue-green upgrade. In half of these worlds, the only actors are users with requests,
-// and processes that end.
+// addAutoscaledActors adds actors to an autoscaled blue-green upgrade. In half of these worlds, the only actors are users with
+// requests, and processes that end.
 func (d dice) addAutoscaledActors(p *Plan) {
 	if d.chance(30) {
 		return
@@ -92,8 +92,8 @@ func (u *user) addNodesForPods() {
 	})
 }
 
-// sizeChangeByOthers returns by how many nodes other actors changed the group's size. If an autoscaler launches the new nodes, removals
-// by the upgrade count too.
+// sizeChangeByOthers returns by how many nodes other actors changed the group's size. If an autoscaler launches the new nodes,
+// removals by the upgrade count too.
 func (r *rules) sizeChangeByOthers() int {
 	n := r.addedByOthers
 	if r.c.plan.isAutoscaled() {
@@ -228,8 +228,8 @@ func (r *rules) checkWaitForDrain(w *upgrade.World, rec *record.Record) {
 	}
 }
 
-// countOutdatedLeft counts the outdated members. A node that the upgrade is removing counts until the boot timeout is over. A node that
-// another actor is removing does not count.
+// countOutdatedLeft counts the outdated members. A node that the upgrade is removing counts until the boot timeout is over. A node
+// that another actor is removing does not count.
 func countOutdatedLeft(w *upgrade.World) (n int) {
 	for i := range w.Members {
 		m := &w.Members[i]
@@ -244,8 +244,8 @@ func countOutdatedLeft(w *upgrade.World) (n int) {
 	return n
 }
 
-// checkIdleNodesRemoved checks G72 to G74: during the wait, the upgrade removes outdated nodes without pods if the group may shrink. It
-// does not wait if no outdated node is left.
+// checkIdleNodesRemoved checks G72 to G74: during the wait, the upgrade removes outdated nodes without pods if the group may shrink.
+// It does not wait if no outdated node is left.
 func (r *rules) checkIdleNodesRemoved(w *upgrade.World, step *upgrade.Step) {
 	rec := &step.Record
 	if rec.Phase != record.PhaseWait || w.Record.Phase != record.PhaseWait {

@@ -21,11 +21,11 @@ import (
 type Balancer struct {
 	// Delay is how long a target drains.
 	Delay time.Duration
-	// Bound is true where a controller in the cluster deregisters targets, within Late of a node's label or of a pod's deletion.
-	// Otherwise Auto Scaling deregisters a machine when it terminates it, and waits. A Stuck controller does nothing until Calm.
+	// Bound is true if a controller in the cluster deregisters targets, within Late after a node's label or a pod's deletion.
+	// Otherwise Auto Scaling deregisters a machine before it terminates it. A Stuck controller does nothing until Calm.
 	Bound, Stuck bool
 	Late         time.Duration
-	// Pods is true where the targets are pods behind Services instead of machines.
+	// Pods is true if the targets are pods behind Services instead of machines.
 	Pods bool
 }
 
@@ -44,9 +44,8 @@ func addBalancer(p *Plan) {
 	}
 }
 
-// addUncordons adds admins who uncordon nodes, in some worlds whose machines are targets. Running the same command again fences these
-// nodes again, and their machines leave the load balancer once more. It draws from its own generator, so that all other worlds stay
-// the same.
+// addUncordons adds admins who uncordon nodes, in some worlds whose machines are targets. The next run fences these nodes again, and
+// their machines are deregistered again. It draws from its own generator, so that all other worlds stay the same.
 func addUncordons(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x7075746e))}
 	if b := &p.Balancer; !p.hasBalancer() || b.Pods || !b.Bound || p.Request.Strategy != record.Surge || !d.chance(25) {
@@ -58,8 +57,8 @@ func addUncordons(p *Plan) {
 	}
 }
 
-// addKillsBeforeTargetsDrain kills the process again and again in some worlds whose targets are pods. The targets drain for longer than it
-// takes until the command runs again. It draws from its own generator, so that all other worlds stay the same.
+// addKillsBeforeTargetsDrain adds several crashes of the process to some worlds whose targets are pods. The targets still drain when
+// the command runs again. It draws from its own generator, so that all other worlds stay the same.
 func addKillsBeforeTargetsDrain(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x64696573))}
 	if b := &p.Balancer; !p.hasBalancer() || !b.Pods || !b.Bound || b.Stuck || p.Request.Strategy != record.Surge || !d.chance(30) {
@@ -84,7 +83,7 @@ func (p *Plan) targetGroups() []nodegroup.TargetGroup {
 	return []nodegroup.TargetGroup{{ID: "arn:web", Name: "web", Delay: p.Balancer.Delay, Bound: p.Balancer.Bound}}
 }
 
-// targetAddress returns the address of a pod that will be a target, and "" for all others.
+// targetAddress returns the address of a pod that is a target, and "" for all other pods.
 func (c *cluster) targetAddress(pod *corev1.Pod) string {
 	m := c.controllers[pod.Labels["app"]]
 	if !c.plan.hasBalancer() || !c.plan.Balancer.Pods || m == nil || !m.Served {
@@ -93,7 +92,7 @@ func (c *cluster) targetAddress(pod *corev1.Pod) string {
 	return "ip-" + string(pod.UID)
 }
 
-// deregisterTarget makes the controller take a target out, if the ID is that of a target.
+// deregisterTarget schedules the deregistration of a target by the controller in the cluster.
 func (c *cluster) deregisterTarget(id string) {
 	b := &c.plan.Balancer
 	if _, known := c.deregisteredAt[id]; known || id == "" || !b.Bound || (b.Stuck && !c.calm) {
@@ -102,7 +101,7 @@ func (c *cluster) deregisterTarget(id string) {
 	c.deregisteredAt[id] = c.now.Add(c.drawUpTo(b.Late))
 }
 
-// followExclusion registers or deregisters a node's machine as the node's label says.
+// followExclusion registers or deregisters a node's machine according to the node's exclusion label.
 func (c *cluster) followExclusion(node *corev1.Node) {
 	i := c.instanceOf(node)
 	switch _, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]; {
@@ -125,7 +124,7 @@ const (
 	targetDraining
 )
 
-// targetState returns the current state of a target. A machine that ended is no target, and a pod is one until it is taken out.
+// targetState returns the current state of a target. A machine that ended is no target. A pod is a target until it is deregistered.
 func (c *cluster) targetState(id string) int {
 	taken, out := c.deregisteredAt[id]
 	switch {
@@ -199,7 +198,7 @@ func (p *process) readTargets(ids []string) {
 	})
 }
 
-// What the tally counts about the targets of load balancers.
+// The words of the tally about the targets of load balancers.
 const (
 	ofMachines = "are machines"
 	ofPods     = "are pods"
@@ -238,8 +237,8 @@ func (t Tally) countTargets(step *upgrade.Step) {
 	}
 }
 
-// checkTargetsGone checks E45 for load balancers: no machine is terminated while a target that was seen to drain still drains. That includes the
-// pods that the upgrade evicted from the node. In worlds without faults, no target may still be registered either.
+// checkTargetsGone checks E45 for load balancers: no machine is terminated while its targets drain, if the process has seen that. The
+// targets include the pods that the upgrade evicted from the node. In quiet worlds, no target may still be registered.
 func (r *rules) checkTargetsGone(w *upgrade.World, m *nodegroup.Member) {
 	if !r.c.plan.hasBalancer() {
 		return
@@ -256,7 +255,7 @@ func (r *rules) checkTargetsGone(w *upgrade.World, m *nodegroup.Member) {
 	}
 }
 
-// forgetEvictedPods forgets the pods that left nodes which the record no longer has: another drain follows the targets of its own pods.
+// forgetEvictedPods forgets the evicted pods of nodes that are no longer in the record.
 func (r *rules) forgetEvictedPods(rec *record.Record) {
 	kept := map[types.UID]bool{}
 	for _, n := range rec.Nodes {
@@ -265,8 +264,8 @@ func (r *rules) forgetEvictedPods(rec *record.Record) {
 	maps.DeleteFunc(r.evictedAddresses, func(node types.UID, _ []string) bool { return !kept[node] })
 }
 
-// checkOverdueTargets checks E45 for messages about a machine that stays a target. The machine had the time to leave since its node was last
-// taken out of the load balancers. It keeps the node for no longer than the node's limit.
+// checkOverdueTargets checks E45 for messages about a machine that stays a target. The machine had the deregistration delay to drain.
+// Its node is given up at most an hour after the drain limit.
 func (r *rules) checkOverdueTargets(w *upgrade.World, step *upgrade.Step) {
 	lags := r.c.plan.WatchLag > 0 || r.c.plan.hasFault(WatchSlow)
 	for _, b := range step.Blocked {
@@ -287,8 +286,8 @@ func (r *rules) checkOverdueTargets(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// noteEvictedPod records the address of a pod that the process evicts. From then on the upgrade must wait for the load-balancer target with
-// that address.
+// noteEvictedPod records the address of a pod that the process evicts. From then on the upgrade must wait for the load-balancer target
+// with that address.
 func (r *rules) noteEvictedPod(node types.UID, pod *corev1.Pod) {
 	if address := pod.Status.PodIP; address != "" && !slices.Contains(r.evictedAddresses[node], address) {
 		r.evictedAddresses[node] = append(r.evictedAddresses[node], address)

@@ -44,8 +44,9 @@ func drawBlueGreen(p *Plan) {
 	addCrashesWhileFreeing(p)
 }
 
-// addCrashesWhileFreeing makes some processes of a blue-green upgrade crash while they remove the scale-down-disabled annotation from new
-// nodes. Some nodes then still have it after the last soak. It draws from its own generator, so that all other worlds stay the same.
+// addCrashesWhileFreeing makes some processes of a blue-green upgrade crash while they remove the scale-down-disabled annotation from
+// new nodes. Some nodes then still have it after the last soak. It draws from its own generator, so that all other worlds stay the
+// same.
 func addCrashesWhileFreeing(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x66726565))}
 	if !d.chance(10) {
@@ -70,8 +71,8 @@ func (d dice) setBlueGreenRequest(p *Plan) {
 	r.Window = max(1, r.BlueGreen.Batch)
 }
 
-// addBlueGreenActors adds actors to a blue-green upgrade, spread over its longer duration. In half of these worlds, the only actors are
-// users with requests, and processes that end. The strictest rules apply to these worlds.
+// addBlueGreenActors adds actors to a blue-green upgrade, spread over its longer duration. In half of these worlds, the only actors
+// are users with requests, and processes that end. The strictest rules apply to these worlds.
 func (d dice) addBlueGreenActors(p *Plan) {
 	if d.chance(40) {
 		return
@@ -97,7 +98,8 @@ func (d dice) addBlueGreenActors(p *Plan) {
 
 func (p *Plan) isBlueGreen() bool { return p.Request.Strategy == record.BlueGreen }
 
-// soakTime returns the time that is added to upgradeLimit: for the soaks, and for the days after each soak until the command runs again.
+// soakTime returns the time that is added to upgradeLimit: for the soaks, and for the days after each soak until the command runs
+// again.
 func (p *Plan) soakTime() time.Duration {
 	switch {
 	case p.isShortLived():
@@ -145,8 +147,8 @@ func (u *user) scheduleRunAfterSoak(record record.Record) {
 	u.runCommandAfter(left + pick(dice{u.c.rng}, 0, u.c.drawUpTo(time.Hour), u.c.drawUpTo(maxAbsence)))
 }
 
-// requestSoakEnd requests an early end of the soak. The running process ends the soak. If no process is running, the command runs again
-// and ends it.
+// requestSoakEnd requests an early end of the soak. The running process ends the soak. If no process is running, the command runs
+// again and ends it.
 func (u *user) requestSoakEnd(int) bool {
 	rec := &u.stored.record
 	if u.undoVerb != "" || !rec.IsResumable() || upgrade.Allows(rec, record.VerbComplete) != nil {

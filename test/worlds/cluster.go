@@ -59,8 +59,8 @@ type cluster struct {
 	// onUnplacedPod is called when a pod waits for a node. scaling is true while an autoscaler is about to add nodes.
 	onUnplacedPod func()
 	scaling       bool
-	// onRestart is called for each restart request that reached a Deployment, with its result. onPodBound is called for each pod that is
-	// bound to a node. onPodGone is called for each pod that is deleted or ends.
+	// onRestart is called for each restart request that reached a Deployment, with its result. onPodBound is called for each pod that
+	// is bound to a node. onPodGone is called for each pod that is deleted or ends.
 	onRestart             func(*controller, schedule.Restart, string)
 	onPodBound, onPodGone func(*corev1.Pod)
 	// chargedAt is, by pod name, when a budget was last charged for an eviction of the pod.

@@ -13,8 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// addCrashingWorkloads puts some workloads behind Services. In some worlds, it makes a workload's pods crash or start slowly on nodes of
-// the wanted revision. It draws from its own generator, so that all other draws stay the same.
+// addCrashingWorkloads puts some workloads behind Services. In some worlds, it makes a workload's pods crash or start slowly on nodes
+// of the wanted revision. It draws from its own generator, so that all other draws stay the same.
 func addCrashingWorkloads(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x63726173))}
 	var fit []int

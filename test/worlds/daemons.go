@@ -56,8 +56,8 @@ func (c *cluster) noteTaintWait(m *controller, node string) {
 	}
 }
 
-// daemonTolerations returns the tolerations of a DaemonSet's pod in worlds with the not-ready taint. The pod tolerates all other taints
-// of nodes.
+// daemonTolerations returns the tolerations of a DaemonSet's pod in worlds with the not-ready taint. The pod tolerates all other
+// taints of nodes.
 func daemonTolerations() []corev1.Toleration {
 	var all []corev1.Toleration
 	for _, key := range []string{corev1.TaintNodeUnschedulable, "dedicated", "maintenance", startupTaint().Key, fenceTaint("aws").Key, fenceTaint("").Key} {

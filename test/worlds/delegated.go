@@ -45,8 +45,8 @@ func drawDelegated(p *Plan) {
 	}
 }
 
-// addOvertakenOperations adds the fault OperationOvertaken to some worlds whose cloud upgrades the group: operations fail before a reading
-// shows them. It draws from its own generator, so that all other worlds stay the same.
+// addOvertakenOperations adds the fault OperationOvertaken to some worlds whose cloud upgrades the group: operations fail before a
+// reading shows them. It draws from its own generator, so that all other worlds stay the same.
 func addOvertakenOperations(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6f766572))}
 	if !p.isDelegated() || !d.chance(15) {
@@ -69,8 +69,8 @@ func addJob(p *Plan) {
 
 func (p *Plan) isDelegated() bool { return p.Request.Strategy == record.Delegated }
 
-// otherCloud is a made-up provider that upgrades its groups itself, differently from EKS. It has its own limits, and deletes pods that are
-// left after the drain limit. A request may set the width. Operations can be cancelled.
+// otherCloud is a made-up provider that upgrades its groups itself, differently from EKS. It has its own limits, and deletes pods that
+// are left after the drain limit. A request may set the width. Operations can be cancelled.
 const otherCloud = "othercloud"
 
 // moveToOtherCloud moves half of the groups that their own cloud upgrades to otherCloud. It draws from its own generator, so that all
@@ -113,8 +113,8 @@ func (p *Plan) pastOperations() []*operation {
 	}
 }
 
-// beginOperation simulates another actor, who starts an operation: an upgrade to the wanted revision, an upgrade to another revision, or
-// a change of the configuration.
+// beginOperation simulates another actor, who starts an operation: an upgrade to the wanted revision, an upgrade to another revision,
+// or a change of the configuration.
 func (u *user) beginOperation(chosen int) bool {
 	if !u.c.plan.isDelegated() || u.c.runningOperation() != nil {
 		return false

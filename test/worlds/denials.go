@@ -104,7 +104,8 @@ type refusalState struct {
 	lastNamed time.Time
 }
 
-// checkRetriesReported checks S21: the status names a refused and retried request within 30 s. The upgrade stops after the boot timeout.
+// checkRetriesReported checks S21: the status names a refused and retried request within 30 s. The upgrade stops after the boot
+// timeout.
 func (r *rules) checkRetriesReported(w *upgrade.World, step *upgrade.Step) {
 	if d := &r.c.plan.Denial; !d.Again || slices.Contains([]string{"evict", "hold", "add", "delegate", "delete", "delete-node"}, d.Kind) {
 		return
@@ -137,7 +138,8 @@ func (r *rules) checkRetriesReported(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// checkEndsAfterRefusal checks S20: a run ends soon after a request was refused for good. Its message names the request and the reason.
+// checkEndsAfterRefusal checks S20: a run ends soon after a request was refused for good. Its message names the request and the
+// reason.
 func (r *rules) checkEndsAfterRefusal(p *process, w *upgrade.World, step *upgrade.Step) {
 	if !r.c.plan.hasOnlyDenials() {
 		return

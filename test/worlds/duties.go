@@ -114,9 +114,9 @@ func (r *rules) checkRetry(p *process, w *upgrade.World, action nodegroup.Action
 	}
 }
 
-// checkRelaunch checks a new launch against the last answer in its zone. After a zone had no capacity, the upgrade waits before the next
-// launch. A launch without a zone may be refused because an earlier launch without an answer changed the group's size. Before the next
-// launch, the upgrade must read the group again.
+// checkRelaunch checks a new launch against the last answer in its zone. After a zone had no capacity, the upgrade waits before the
+// next launch. A launch without a zone may be refused because an earlier launch without an answer changed the group's size. Before the
+// next launch, the upgrade must read the group again.
 func (r *rules) checkRelaunch(p *process, w *upgrade.World, add nodegroup.AddCapacity) {
 	var last nodegroup.Attempt
 	for _, before := range p.open {
@@ -150,7 +150,8 @@ func (r *rules) checkQuiesced(action nodegroup.Action) {
 	}
 }
 
-// checkSurgeDistribution checks E20 and E25: the surge is distributed over the zones in turn, and no zone gets more than it has outdated nodes.
+// checkSurgeDistribution checks E20 and E25: the surge is distributed over the zones in turn, and no zone gets more than it has
+// outdated nodes.
 func (r *rules) checkSurgeDistribution(w *upgrade.World, step *upgrade.Step) {
 	if w.Record.Run != "" || step.Record.Run == "" || !r.c.plan.namesZones() {
 		return
@@ -176,8 +177,8 @@ func (r *rules) checkSurgeDistribution(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// checkEvictionRate checks K06: at most maxEvictionsPerBudget evictions of one budget are in flight at the same time. The next eviction is
-// sent after evictionInterval, or after the budget was charged for the previous one.
+// checkEvictionRate checks K06: at most maxEvictionsPerBudget evictions of one budget are in flight at the same time. The next
+// eviction is sent after evictionInterval, or after the budget was charged for the previous one.
 func (r *rules) checkEvictionRate(p *process, now time.Time, a schedule.Eviction, budget string) {
 	r.duties.budgetOf[a.Key()] = budget
 	r.duties.sentPerBudget[budget]++
@@ -293,8 +294,8 @@ func isRecorded(record *record.Record, m *nodegroup.Member) bool {
 
 func hasReadyNode(m *nodegroup.Member) bool { return m.Node != nil && isNodeReady(m.Node) }
 
-// checkUnreadyFirst checks that outdated nodes that are not Ready are started before others. A node may have to wait for its zone's turn,
-// or for a workload that must first become ready on other nodes.
+// checkUnreadyFirst checks that outdated nodes that are not Ready are started before others. A node may have to wait for its zone's
+// turn, or for a workload that must first become ready on other nodes.
 func (r *rules) checkUnreadyFirst(w *upgrade.World, step *upgrade.Step, started []string) {
 	idle := ""
 	for i := range w.Members {
@@ -314,8 +315,8 @@ func (r *rules) checkUnreadyFirst(w *upgrade.World, step *upgrade.Step, started 
 	}
 }
 
-// waitsForWorkload reports whether a workload with pods on the member has not yet recovered: it has fewer ready pods than before, or no
-// pod of it has become ready on a node that stays.
+// waitsForWorkload reports whether a workload with pods on the member has not yet recovered: it has fewer ready pods than before, or
+// no pod of it has become ready on a node that stays.
 func (r *rules) waitsForWorkload(record *record.Record, m *nodegroup.Member) bool {
 	return slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool {
 		app := r.c.controllers[pod.Labels["app"]]
@@ -324,8 +325,8 @@ func (r *rules) waitsForWorkload(record *record.Record, m *nodegroup.Member) boo
 	})
 }
 
-// checkZonesEven checks that rebalancing is resumed only if it would not terminate nodes. The sizes of the zones must differ by at most
-// one node, or by no more than before the upgrade.
+// checkZonesEven checks that rebalancing is resumed only if it would not terminate nodes. The sizes of the zones must differ by at
+// most one node, or by no more than before the upgrade.
 func (r *rules) checkZonesEven(p *process, w *upgrade.World, a nodegroup.Resume) {
 	if _, again := p.open[a.Key()]; again || !slices.Contains(a.Processes, rebalance) {
 		return // the zones may have changed since the first try

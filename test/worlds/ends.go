@@ -14,8 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// checkStopped checks an upgrade that stopped, at its goal or before. Its result has a cause. Nodes that were not started are as without
-// the upgrade. Processes that the upgrade suspended are resumed.
+// checkStopped checks an upgrade that stopped, at its goal or before. Its result has a cause. Nodes that were not started are as
+// without the upgrade. Processes that the upgrade suspended are resumed.
 func (r *rules) checkStopped(rec record.Record) {
 	r.tally.count("result", string(rec.Result))
 	if r.c.plan.isDelegated() {
@@ -178,7 +178,8 @@ func (r *rules) checkResultCause(rec record.Record) {
 	}
 }
 
-// checkSurgeReturned checks S5: if new nodes were not ready in time and no old node was started, the upgrade removes its empty new nodes.
+// checkSurgeReturned checks S5: if new nodes were not ready in time and no old node was started, the upgrade removes its empty new
+// nodes.
 func (r *rules) checkSurgeReturned(rec record.Record) {
 	if rec.Phase != record.PhaseScaleUp || rec.Ledger.ConfirmedSurge() <= 0 || r.unclearTermination || rec.Rollback || r.c.plan.hasActor(TargetMoves) {
 		return // the owner of a launch without an answer is unknown, and nodes of an earlier target are outdated
@@ -202,8 +203,8 @@ func (r *rules) checkNoIdleNode(rule string, record record.Record) {
 	}
 }
 
-// checkEvictionFailure checks E42 and E52: the upgrade fails because of a drain only if OnTimeout is Fail. Its message names the node, a
-// pod, and the reason.
+// checkEvictionFailure checks E42 and E52: the upgrade fails because of a drain only if OnTimeout is Fail. Its message names the node,
+// a pod, and the reason.
 func (r *rules) checkEvictionFailure(rec record.Record) {
 	m := rec.Message
 	named := strings.Contains(m, `draining node "`) && (strings.Contains(m, "target group web still has") || strings.Contains(m, "pod "+namespace+"/") || strings.Contains(m, "still terminating: "+namespace+"/") || strings.Contains(m, "has not answered their eviction: "+namespace+"/"))
@@ -219,8 +220,8 @@ func (r *rules) checkEvictionFailure(rec record.Record) {
 	}
 }
 
-// checkWorkloadsWhole checks I14 in quiet worlds. After a success, each workload has as many ready pods as before. If the upgrade stops
-// because of a workload that had several ready pods, the workload has at least one.
+// checkWorkloadsWhole checks I14 in quiet worlds. After a success, each workload has as many ready pods as before. If the upgrade
+// stops because of a workload that had several ready pods, the workload has at least one.
 func (r *rules) checkWorkloadsWhole(rec record.Record) {
 	if !r.quiet || rec.Run == "" || rec.Request.NoImplicitBudgets || rec.Request.OnTimeout == record.Force {
 		return

@@ -10,9 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// addBriefUnreadiness gives some worlds a workload whose first pods become unready for a moment, one after the other. They were ready for a long
-// time before, and are ready again after. In half of these worlds one new pod of the workload is not created. It draws from its own
-// generator.
+// addBriefUnreadiness changes a workload in some worlds: its first pods become unready for a moment, one after the other. In half of
+// these worlds, one new pod of the workload is not created. It draws from its own generator.
 func addBriefUnreadiness(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x66616c6c))}
 	if p.isDelegated() || p.isShortLived() || !d.chance(12) {

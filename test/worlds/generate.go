@@ -12,8 +12,8 @@ import (
 // dice draws the plan of one world.
 type dice struct{ *rand.Rand }
 
-// Generate draws the plan of the seed's world. About half of the worlds are quiet: they have no faults, no other actors and no lags. The
-// strictest rules apply to quiet worlds.
+// Generate draws the plan of the seed's world. About half of the worlds are quiet: they have no faults, no other actors and no lags.
+// The strictest rules apply to quiet worlds.
 func Generate(seed uint64) Plan {
 	d := dice{rand.New(rand.NewPCG(seed, 0x6e6f6465))}
 	p := Plan{
@@ -190,8 +190,8 @@ func (d dice) drawRequest(p *Plan) record.Request {
 	return req
 }
 
-// setLags draws delays within the limits that the state machine documents: readings of the cloud are less than 30 s old, and watch events
-// are late by less than that.
+// setLags draws delays within the limits that the state machine documents: readings of the cloud are less than 30 s old, and watch
+// events are late by less than that.
 func (d dice) setLags(p *Plan) {
 	if d.chance(40) {
 		p.WatchLag = pick(d, time.Second, d.between(0, 15*time.Second))

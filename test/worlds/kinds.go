@@ -63,7 +63,8 @@ func operationFaults() []FaultKind {
 	}
 }
 
-// commonFaults returns the faults that every world may have, unless it is quiet. Their order must stay, because they are drawn by index.
+// commonFaults returns the faults that every world may have, unless it is quiet. Their order must stay, because they are drawn by
+// index.
 func commonFaults() []FaultKind {
 	return []FaultKind{
 		EvictOverload, EvictInternal, EvictConflict, EvictWebhook, EvictPending, NodeConflict, ClusterLost, ClusterRefused,
@@ -120,7 +121,7 @@ func allActors() []ActorKind {
 	}
 }
 
-// rareActors returns the actors that only rare, delegate, isBlueGreen, moves, crashes, addMachineChanges, scribbles and changeRecordedRevision add.
+// rareActors returns the actors that the functions of special worlds add, for example addRareTrouble and addScribbles.
 func rareActors() []ActorKind {
 	return []ActorKind{SecondRun, AdminProtects, OperationBegun, EndsSoak, OwnerMends, OwnerDeploys, RecordAimed, Scribbles, RecordPointed}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// addCuredWorkload adds a workload to some worlds whose pods crash only on nodes of the second revision. The target soon changes to the
-// third revision. It draws from its own generator.
+// addCuredWorkload adds a workload to some worlds whose pods crash only on nodes of the second revision. The target soon changes to
+// the third revision. It draws from its own generator.
 func addCuredWorkload(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x63757265))}
 	if !p.hasSize() || p.Request.Strategy != record.Surge || len(p.Request.Current) > 0 || !d.chance(5) {
@@ -43,8 +43,8 @@ func drawSlowlyEndingPods(p *Plan) {
 	})
 }
 
-// addLongSilences makes nodes silent for longer than the drain limit, in some worlds. The pods of silent nodes do not end. It draws from
-// its own generator.
+// addLongSilences makes nodes silent for longer than the drain limit, in some worlds. The pods of silent nodes do not end. It draws
+// from its own generator.
 func addLongSilences(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73696c65))}
 	if !p.hasSize() || p.Request.Strategy != record.Surge || !d.chance(3) {
@@ -56,8 +56,8 @@ func addLongSilences(p *Plan) {
 	}
 }
 
-// drawStandbyPods replaces some worlds by small ones, with a current and an outdated node, and a workload that does not recover. Another
-// workload has an unready pod on the current node, like a standby. It draws from its own generator.
+// drawStandbyPods replaces some worlds by small ones, with a current and an outdated node, and a workload that does not recover.
+// Another workload has an unready pod on the current node, like a standby. It draws from its own generator.
 func drawStandbyPods(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x7374696e))}
 	if p.isDelegated() || p.isShortLived() || p.keepsTarget() || p.countStandby() > 0 || !d.chance(3) {
@@ -79,8 +79,8 @@ func (p *Plan) keepLastReadyPods() {
 	r.DrainTimeout.Duration = max(r.DrainTimeout.Duration, 20*time.Minute)
 }
 
-// checkLastReadyStays checks I12: the last ready pod of a workload is not evicted in two cases. Another pod of its StatefulSet must end
-// before the controller can create a new pod. Or another workload does not recover, so that the upgrade may stop.
+// checkLastReadyStays checks I12: the last ready pod of a workload is not evicted in two cases. Another pod of its StatefulSet must
+// end before the controller can create a new pod. Or another workload does not recover, so that the upgrade may stop.
 func (r *rules) checkLastReadyStays(w *upgrade.World, step *upgrade.Step, app *Workload, sent string) {
 	name := app.id().String()
 	if ending := r.podInGracePeriod(w, app); ending != nil {
@@ -108,8 +108,8 @@ func (r *rules) podInGracePeriod(w *upgrade.World, app *Workload) *corev1.Pod {
 	return nil
 }
 
-// checkCanaryLeaves checks I11 for pods that wait until the first pod of their workload is ready on another node. That first pod must be
-// leaving its node, or must have left it since the target last changed.
+// checkCanaryLeaves checks I11 for pods that wait until the first pod of their workload is ready on another node. That first pod must
+// be leaving its node, or must have left it since the target last changed.
 func (r *rules) checkCanaryLeaves(w *upgrade.World, step *upgrade.Step) {
 	rec := &step.Record
 	if goal := fmt.Sprintf("%s %s %t", rec.Run, rec.Target.ID, rec.Rollback); goal != r.recovery.goal {
@@ -130,8 +130,8 @@ func (r *rules) checkCanaryLeaves(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// checkWorkloadsRemembered checks I11 in a cluster with more workloads than the record can contain. It adds 500 recovered workloads to the
-// record. The start of a node may remove these, but no workload whose pods still have to leave.
+// checkWorkloadsRemembered checks I11 in a cluster with more workloads than the record can contain. It adds 500 recovered workloads to
+// the record. The start of a node may remove these, but no workload whose pods still have to leave.
 func (r *rules) checkWorkloadsRemembered(w *upgrade.World, step *upgrade.Step) {
 	if !r.quiet || len(step.Record.Nodes) < 2 || len(step.Record.Nodes) <= len(w.Record.Nodes) {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/worlds"
 )
 
-// TestMadeUpProviders upgrades groups of two providers that the product does not have. The groups of one have no size. The other
-// upgrades its groups itself, in another way than EKS does. The rules of all worlds apply.
+// TestMadeUpProviders checks upgrades of groups of two providers that the product does not have. Groups of the first provider have no
+// size. The second provider upgrades its groups itself, differently from EKS. The rules of all worlds apply.
 func TestMadeUpProviders(t *testing.T) {
 	for _, provider := range []string{"podscaler", "othercloud"} {
 		if slices.ContainsFunc(nodegroup.Providers(), func(p nodegroup.Info) bool { return p.Name == provider }) {

@@ -14,8 +14,8 @@ import (
 const (
 	// operationTick is how often an operation checks its nodes.
 	operationTick = 5 * time.Second
-	// operationDrainLimit is how long the operation tries to drain a node (EKS E41). operationSettle is how long it waits after the node
-	// is empty (EKS E44).
+	// operationDrainLimit is how long the operation tries to drain a node (EKS E41). operationSettle is how long it waits after the
+	// node is empty (EKS E44).
 	operationDrainLimit, operationSettle = 15 * time.Minute, time.Minute
 	// operationBootLimit is how long the operation waits for new nodes.
 	operationBootLimit = 20 * time.Minute
@@ -128,8 +128,8 @@ func (c *cluster) startOperation(o operation) {
 	c.after(c.drawUpTo(time.Minute), func() { c.addOperationSurge(op) })
 }
 
-// overtakeOperation makes an operation fail at once. Before a reading shows the failure, another actor changes the group's configuration.
-// In half of the cases, later readings do not show that change while it is carried out.
+// overtakeOperation makes an operation fail at once. Before a reading shows the failure, another actor changes the group's
+// configuration. In half of the cases, later readings do not show that change while it is carried out.
 func (c *cluster) overtakeOperation(op *operation) {
 	c.endOperation(op, nodegroup.OperationFailed, "AccessDenied")
 	op.shownFrom = c.now.Add(time.Second)
@@ -218,8 +218,8 @@ func (c *cluster) advanceOperation(op *operation) {
 	c.after(operationTick, func() { c.advanceOperation(op) })
 }
 
-// areNewNodesUp reports whether the group has its full size, and all nodes of the operation's revision are Ready and labelled (EKS E26,
-// E27).
+// areNewNodesUp reports whether the group has its full size, and all nodes of the operation's revision are Ready and labelled (EKS
+// E26, E27).
 func (c *cluster) areNewNodesUp(op *operation) bool {
 	living := c.cloud.liveInstances()
 	return len(living) >= c.cloud.desired && !slices.ContainsFunc(living, func(i *instance) bool {
@@ -228,8 +228,8 @@ func (c *cluster) areNewNodesUp(op *operation) bool {
 	})
 }
 
-// drainOldNodes keeps pods off all old nodes, picks up to MaxUnavailable nodes at random, and drains these (EKS E30, E40). MINIMAL keeps
-// pods off a node only when it drains the node (EKS E50).
+// drainOldNodes keeps pods off all old nodes, picks up to MaxUnavailable nodes at random, and drains these (EKS E30, E40). MINIMAL
+// keeps pods off a node only when it drains the node (EKS E50).
 func (c *cluster) drainOldNodes(op *operation, old []*instance, more bool) {
 	for _, n := range c.rng.Perm(len(old)) {
 		i := old[n]
@@ -250,7 +250,8 @@ func (c *cluster) drainOldNodes(op *operation, old []*instance, more bool) {
 	}
 }
 
-// keepPodsOff keeps new pods off a node, by the taint under MINIMAL and by a cordon otherwise. EKS does not document which one it uses.
+// keepPodsOff keeps new pods off a node, by the taint under MINIMAL and by a cordon otherwise. EKS does not document which one it
+// uses.
 func (c *cluster) keepPodsOff(name string) {
 	if node := c.nodes[name]; node == nil || nodegroup.IsClosed(node) {
 		return

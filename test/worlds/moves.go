@@ -50,8 +50,8 @@ func (o Rollout) bounds(replicas int) (surge, missing int) {
 	}
 }
 
-// drawRestarts makes some requests ask for restarts instead of evictions of only ready pods (--move=surge). It adds Deployments to these
-// worlds, some with only one pod. It draws from its own generator, so that all other worlds stay the same.
+// drawRestarts makes some requests ask for restarts instead of evictions of only ready pods (--move=surge). It adds Deployments to
+// these worlds, some with only one pod. It draws from its own generator, so that all other worlds stay the same.
 func drawRestarts(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6d6f7665))}
 	if p.isDelegated() || p.isShortLived() || !d.chance(20) {

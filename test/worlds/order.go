@@ -144,8 +144,8 @@ func (r *rules) evictionRank(pod *corev1.Pod) int {
 }
 
 // checkEvictionOrder checks L19. A pod behind a webhook is evicted only when all ordinary pods of its node are terminating. A CSI
-// driver's pod is evicted only when all other pods have ended. After half of the drain limit, both may be evicted. A pod with the label
-// wait-completed is never evicted.
+// driver's pod is evicted only when all other pods have ended. After half of the drain limit, both may be evicted. A pod with the
+// label wait-completed is never evicted.
 func (r *rules) checkEvictionOrder(w *upgrade.World, pod *corev1.Pod, node string, a nodegroup.Action) {
 	if isAwaited(pod) {
 		r.fail("L19", "%s, which is to be waited for", a)

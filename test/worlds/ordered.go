@@ -23,8 +23,8 @@ func setOrdered(p *Plan) {
 	}
 }
 
-// checkOrderedReport checks messages about missing pods of an Ordered StatefulSet (I11). Its controller creates the next pod a moment after
-// the previous pod became ready, and creates no pod while a previous pod is ending. In both cases no pod is missing.
+// checkOrderedReport checks messages about missing pods of an Ordered StatefulSet (I11). Its controller creates the next pod a moment
+// after the previous pod became ready, and creates no pod while a previous pod is ending. In both cases no pod is missing.
 func (r *rules) checkOrderedReport(p *process, w *upgrade.World, app *Workload, u record.Unhealthy) {
 	if !app.Ordered || !strings.HasSuffix(u.Why, "does not say why") {
 		return // the message gives a reason

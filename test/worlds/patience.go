@@ -14,8 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// checkNodeTime checks E41 and E42: a node is given up only after its drain limit, and only if a pod still has to leave it. Time during
-// which the node waits only for other nodes of the run does not count.
+// checkNodeTime checks E41 and E42: a node is given up only after its drain limit, and only if a pod still has to leave it. Time
+// during which the node waits only for other nodes of the run does not count.
 func (r *rules) checkNodeTime(p *process, w *upgrade.World, step *upgrade.Step) {
 	for _, name := range sortedKeys(step.Record.Nodes) {
 		n := step.Record.Nodes[name]
@@ -80,8 +80,8 @@ func (r *rules) isBlockedByOthers(p *process, w *upgrade.World, step *upgrade.St
 	return waits
 }
 
-// exhaustedBudget returns the only budget of the pod, if it allows no disruption now although all required pods are healthy. It returns
-// nil otherwise.
+// exhaustedBudget returns the only budget of the pod, if it allows no disruption now although all required pods are healthy. It
+// returns nil otherwise.
 func exhaustedBudget(pod *corev1.Pod, budgets map[string]*policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
 	var only *policyv1.PodDisruptionBudget
 	for _, pdb := range budgets {
@@ -124,7 +124,8 @@ func hasEarlierLeaver(w *upgrade.World, step *upgrade.Step, m *nodegroup.Member,
 	return false
 }
 
-// checkGraceOver checks E43: the pods that are left on a forced node were deleted after its drain limit, and their grace periods are over.
+// checkGraceOver checks E43: the pods that are left on a forced node were deleted after its drain limit, and their grace periods are
+// over.
 func (r *rules) checkGraceOver(w *upgrade.World, m *nodegroup.Member, n record.NodeRecord, left []*corev1.Pod) {
 	for _, pod := range left {
 		switch {

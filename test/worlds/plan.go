@@ -31,8 +31,8 @@ type Plan struct {
 	Faults    []Fault
 	Actors    []Actor
 	Denial    Denial
-	// Minimal is true when the group's own cloud upgrades it and terminates nodes before it launches new ones. Past is the result of the
-	// cloud's operation before the start; "" if there was none.
+	// Minimal is true when the group's own cloud upgrades it and terminates nodes before it launches new ones. Past is the result of
+	// the cloud's operation before the start; "" if there was none.
 	Minimal bool
 	Past    nodegroup.OperationState
 	// Stay is true when a process waits through a long soak instead of exiting until the soak is over.
@@ -54,8 +54,8 @@ type Plan struct {
 	// Closed is what keeps pods off new nodes at first. ClosedFor is how long, counted from when a node joined.
 	Closed    Closing
 	ClosedFor time.Duration
-	// TaintLag is the time from a change of a node's Ready condition until the control plane changes the not-ready taint. It is 0 if the
-	// control plane adds no taint.
+	// TaintLag is the time from a change of a node's Ready condition until the control plane changes the not-ready taint. It is 0 if
+	// the control plane adds no taint.
 	TaintLag time.Duration
 	// CloudLag is how old the cloud's readings may be. WatchLag is how late the cluster's events may come.
 	CloudLag, WatchLag time.Duration
@@ -123,12 +123,12 @@ type Workload struct {
 	// Cured is true when the crashing pods crash only on nodes of the second revision.
 	Cured bool
 	// Refused is true when the API server refuses its new pods. Homeless is true when only nodes of the first revision fit its pods.
-	// Flaps is how long its pods stay ready on new nodes before they crash; 0 if they do not crash. All three last until the owner fixes
-	// the workload, or until Calm.
+	// Flaps is how long its pods stay ready on new nodes before they crash; 0 if they do not crash. All three last until the owner
+	// fixes the workload, or until Calm.
 	Refused, Homeless bool
 	Flaps             time.Duration
-	// Spare is the number of new pods of a Refused workload that are created before the API server refuses more. A Stranded workload has
-	// only one pod with a node. Its other pods are unschedulable until the owner fixes the workload, or until Calm.
+	// Spare is the number of new pods of a Refused workload that are created before the API server refuses more. A Stranded workload
+	// has only one pod with a node. Its other pods are unschedulable until the owner fixes the workload, or until Calm.
 	Spare    int
 	Stranded bool
 	// Sick is the number of its first pods that are not ready. They are on nodes that stay, if there are any.
@@ -142,8 +142,8 @@ type Workload struct {
 	Low      int
 	Down, Up time.Duration
 	Shut     bool
-	// Rejected is how soon its new pods end on new nodes, before they are ready; 0 for never. New pods replace them. It lasts until the
-	// owner fixes the workload, or until Calm.
+	// Rejected is how soon its new pods end on new nodes, before they are ready; 0 for never. New pods replace them. It lasts until
+	// the owner fixes the workload, or until Calm.
 	Rejected time.Duration
 	// Tells is true when the status of its first pods shows how long they took to become ready.
 	Tells bool
@@ -231,7 +231,8 @@ func (p *Plan) capabilities() nodegroup.Capabilities {
 	return can
 }
 
-// listsMachines reports whether the group's provider lists its machines. sized reports whether the provider also keeps the group at a size.
+// listsMachines reports whether the group's provider lists its machines. sized reports whether the provider also keeps the group at a
+// size.
 func (p *Plan) listsMachines() bool { return p.Provider != "manual" }
 
 func (p *Plan) hasSize() bool { return p.listsMachines() && !p.isPodScaled() }

@@ -96,8 +96,8 @@ func readyConditions(ready bool) []corev1.PodCondition {
 	return []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
 }
 
-// firstOrdinal returns the ordinal of the i-th of the first pods in its StatefulSet. For a Deployment it returns the number of the first
-// ReplicaSet.
+// firstOrdinal returns the ordinal of the i-th of the first pods in its StatefulSet. For a Deployment it returns the number of the
+// first ReplicaSet.
 func (m *controller) firstOrdinal(i int) int {
 	if m.deployment != nil {
 		return 0
@@ -168,8 +168,8 @@ func (c *cluster) putPod(pod *corev1.Pod) {
 	}
 }
 
-// deletePod begins the deletion of a pod, as the API server does. The controller of a Deployment or Job creates another pod at once. The
-// controller of a StatefulSet creates it after the pod has ended.
+// deletePod begins the deletion of a pod, as the API server does. The controller of a Deployment or Job creates another pod at once.
+// The controller of a StatefulSet creates it after the pod has ended.
 func (c *cluster) deletePod(uid types.UID) { c.deletePodWithGrace(uid, 0) }
 
 // deletePodWithGrace begins the deletion of a pod with the grace period in seconds; 0 means the pod's own.
@@ -197,8 +197,8 @@ func (c *cluster) deletePodWithGrace(uid types.UID, grace int64) {
 	c.after(m.Gone, func() { c.endDeletedPod(uid) })
 }
 
-// endDeletedPod simulates the kubelet, which reports the end of a deleted pod. Undead pods do not end, nor do pods on nodes that are not
-// Ready.
+// endDeletedPod simulates the kubelet, which reports the end of a deleted pod. Undead pods do not end, nor do pods on nodes that are
+// not Ready.
 func (c *cluster) endDeletedPod(uid types.UID) {
 	pod, ok := c.pods[uid]
 	if !ok {
@@ -387,8 +387,8 @@ func (c *cluster) bindPods() {
 	}
 }
 
-// isAdmitted reports whether the node is Ready, and its cordon and taints admit the pod. Here a pod tolerates all taints or none, except
-// pods with daemonTolerations.
+// isAdmitted reports whether the node is Ready, and its cordon and taints admit the pod. Here a pod tolerates all taints or none,
+// except pods with daemonTolerations.
 func isAdmitted(node *corev1.Node, pod *corev1.Pod) bool {
 	switch {
 	case !isNodeReady(node):

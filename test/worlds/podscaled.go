@@ -9,8 +9,8 @@ import (
 // machines on request.
 const podScaler = "podscaler"
 
-// drawPodScaled gives a group without a size to some worlds with a cloud that this tool drives. It draws from its own generator, so that
-// all other worlds stay the same.
+// drawPodScaled gives a group without a size to some worlds with a cloud that this tool drives. It draws from its own generator, so
+// that all other worlds stay the same.
 func drawPodScaled(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x706f6473))}
 	if !p.hasSize() || p.isDelegated() || p.isShortLived() || p.keepsTarget() || p.Spot || !d.chance(7) {
@@ -33,8 +33,8 @@ func (u *user) launchForPods() {
 	})
 }
 
-// growForPods schedules a call of grow after a pod could not be bound. It does not call grow if no pod waits at that time, or if a node is
-// already booting.
+// growForPods schedules a call of grow after a pod could not be bound. It does not call grow if no pod waits at that time, or if a
+// node is already booting.
 func (u *user) growForPods(grow func()) {
 	if u.c.scaling {
 		return

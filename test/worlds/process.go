@@ -28,8 +28,8 @@ const (
 	idleAfter        = time.Minute
 )
 
-// process simulates one run of the command. It works like package runner: it sees the world late, decides, stores the record, and acts.
-// It may crash at any time.
+// process simulates one run of the command. It works like package runner: it sees the world late, decides, stores the record, and
+// acts. It may crash at any time.
 type process struct {
 	c       *cluster
 	rules   *rules
@@ -159,8 +159,8 @@ func (p *process) turnSoon() {
 	p.whenAwake(turnDelay, p.takeTurn)
 }
 
-// whenAwake schedules do after the given time, or at the end of the process's sleep if that is later. do does not run in a process that
-// has ended.
+// whenAwake schedules do after the given time, or at the end of the process's sleep if that is later. do does not run in a process
+// that has ended.
 func (p *process) whenAwake(after time.Duration, do func()) {
 	if left := p.asleepUntil.Sub(p.c.now); left > after {
 		after = left

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// addRareTrouble adds to a world that is not quiet what the other draws seldom lead to: faults that are there from the start, in worlds that end
-// within seconds, and faults and actors that need something else to meet. It draws from its own generator, so that all other draws
-// stay the same.
+// addRareTrouble adds faults and actors that the other draws seldom produce, for example faults from the very start of a world. It
+// draws from its own generator, so that all other draws stay the same.
 func addRareTrouble(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x72617265))}
 	if d.chance(20) {
@@ -21,7 +20,7 @@ func addRareTrouble(p *Plan) {
 		kind := pick(d, ScalerShrinks, ScalerGrows, BudgetChanges, TargetMoves, AdminUncordons, NamespaceEnds, NodeSilent, AdminTerminates)
 		times := 1 + d.IntN(3)
 		if kind == BudgetChanges {
-			times += 8 // most changes come after the disruption controller has seen the one before
+			times += 8 // with more changes, one of them comes before the disruption controller has seen the previous one
 		}
 		for range times {
 			p.Actors = append(p.Actors, Actor{Kind: kind, At: d.between(2*time.Second, 10*time.Minute), Pick: d.IntN(1000)})
@@ -42,16 +41,16 @@ func addRareTrouble(p *Plan) {
 	}
 }
 
-// setMinimum draws how far the group may shrink: not at all, a little, or to nothing. It draws from its own generator, so that all other
-// draws stay the same.
+// setMinimum draws the group's minimum size (Slack), and whether the cloud refuses zones (Zoneless). It draws from its own generator,
+// so that all other draws stay the same.
 func setMinimum(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6d696e))}
 	p.Zoneless = p.Zonal && d.chance(10)
 	p.Slack = pick(d, 0, 0, 1+d.IntN(3), len(p.Nodes))
 }
 
-// drawLabels draws which labels the request wants on current nodes, and which current nodes lack them. It draws from its own generator,
-// too.
+// drawLabels draws which labels the request wants on current nodes, and which current nodes lack them. It draws from its own
+// generator, too.
 func drawLabels(p *Plan) map[string]string {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6c61626c))}
 	if !p.hasSize() || !d.chance(20) {

@@ -173,8 +173,8 @@ func (r *rules) lacksPods(w *upgrade.World) bool {
 	})
 }
 
-// checkWaitsForRecovery checks I11 for a workload that lost pods. While the workload has fewer ready pods than before and a crashing pod
-// on a node that stays, the upgrade starts no node and does not begin to delete blue nodes. It stops after unhealthyLimit.
+// checkWaitsForRecovery checks I11 for a workload that lost pods. While the workload has fewer ready pods than before and a crashing
+// pod on a node that stays, the upgrade starts no node and does not begin to delete blue nodes. It stops after unhealthyLimit.
 func (r *rules) checkWaitsForRecovery(w *upgrade.World, step *upgrade.Step, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
 	name, rec := app.id().String(), &step.Record
 	crashed := r.crashedSuccessor(w, app, pods)
@@ -206,7 +206,8 @@ func (r *rules) checkWaitsForRecovery(w *upgrade.World, step *upgrade.Step, app 
 	}
 }
 
-// checkWaitsForCreation checks I11 for refused pods: the upgrade starts no node after a workload's pods were missing for uncreatedLimit.
+// checkWaitsForCreation checks I11 for refused pods: the upgrade starts no node after a workload's pods were missing for
+// uncreatedLimit.
 func (r *rules) checkWaitsForCreation(w *upgrade.World, record *record.Record, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
 	name, maker := app.id().String(), r.c.controllers[app.Name]
 	before, lost := r.recovery.lostPods[name]
@@ -255,8 +256,8 @@ func (r *rules) checkLackLimit(w *upgrade.World, rec *record.Record, app *Worklo
 	}
 }
 
-// checkFewAway checks I15 for workloads that start slowly and have no budget. The upgrade starts nodes so that at most a quarter of the
-// workload's pods, or one pod, is missing at the same time.
+// checkFewAway checks I15 for workloads that start slowly and have no budget. The upgrade starts nodes so that at most a quarter of
+// the workload's pods, or one pod, is missing at the same time.
 func (r *rules) checkFewAway(w *upgrade.World, step *upgrade.Step, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
 	name := app.id().String()
 	before := min(w.Record.Workloads[name].Ready, step.Record.Workloads[name].Ready)
@@ -305,8 +306,8 @@ func (r *rules) checkFewAway(w *upgrade.World, step *upgrade.Step, app *Workload
 // slowStart is the shortest time to become ready of a workload that starts slowly.
 const slowStart = 10 * time.Second
 
-// crashedSuccessor returns a pod that crashes on a node that stays and was created after the workload lost a pod. It returns nil if there
-// is none, or if the workload has as many ready pods as before.
+// crashedSuccessor returns a pod that crashes on a node that stays and was created after the workload lost a pod. It returns nil if
+// there is none, or if the workload has as many ready pods as before.
 func (r *rules) crashedSuccessor(w *upgrade.World, app *Workload, pods []*corev1.Pod) *corev1.Pod {
 	before, lost := r.recovery.lostPods[app.id().String()]
 	if !lost || countReady(pods) >= before.ready || len(w.EndingNamespaces) > 0 { // no pods are created in a namespace that is being deleted
@@ -340,8 +341,8 @@ func isIgnored(rec *record.Record, name string) bool {
 	})
 }
 
-// checkStopsInTime checks the time limit of I11: the upgrade stops if it has waited for a workload for unhealthyLimit. The limit does not
-// apply after the last drain.
+// checkStopsInTime checks the time limit of I11: the upgrade stops if it has waited for a workload for unhealthyLimit. The limit does
+// not apply after the last drain.
 func (r *rules) checkStopsInTime(w *upgrade.World, rec *record.Record, name string, pod *corev1.Pod) {
 	r.tally.count("health", holdsNodes)
 	since, was := r.recovery.crashingSince[name]
@@ -358,8 +359,8 @@ func (r *rules) checkStopsInTime(w *upgrade.World, rec *record.Record, name stri
 	}
 }
 
-// checkLastReady checks I12: the last ready pod of a workload behind a Service is evicted only after it has waited for another ready pod,
-// and not while the other pods crash.
+// checkLastReady checks I12: the last ready pod of a workload behind a Service is evicted only after it has waited for another ready
+// pod, and not while the other pods crash.
 func (r *rules) checkLastReady(w *upgrade.World, step *upgrade.Step, app *Workload, pods []*corev1.Pod) {
 	stays := map[types.UID]bool{}
 	for _, pod := range pods {
@@ -539,8 +540,9 @@ func hasRestarted(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.RestartCount > 0 })
 }
 
-// checkUnhealthyMessage checks the message of WorkloadUnhealthy. The message names each workload with a pod. Its remedy begins with the
-// workload because of which the upgrade stops. The plan must contain a cause that keeps the pods of that workload from being ready.
+// checkUnhealthyMessage checks the message of WorkloadUnhealthy. The message names each workload with a pod. Its remedy begins with
+// the workload because of which the upgrade stops. The plan must contain a cause that keeps the pods of that workload from being
+// ready.
 func (r *rules) checkUnhealthyMessage(record record.Record) {
 	_, last, _ := strings.Cut(record.Message, "--ignore-unready=")
 	i := slices.IndexFunc(r.c.plan.Workloads, func(app Workload) bool {
@@ -561,8 +563,8 @@ func (r *rules) checkUnhealthyMessage(record record.Record) {
 	}
 }
 
-// isNodeKept reports whether the upgrade no longer drains a started node: the node was given up, or its owner will replace it. New pods
-// on such a node must become ready.
+// isNodeKept reports whether the upgrade no longer drains a started node: the node was given up, or its owner will replace it. New
+// pods on such a node must become ready.
 func isNodeKept(state record.NodeState) bool {
 	return state == record.NodeQuarantined || state == record.NodeDrained
 }

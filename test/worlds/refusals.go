@@ -65,7 +65,8 @@ func setSickPods(p *Plan) {
 	}
 }
 
-// addStrandedPods makes a workload Stranded in some worlds: all its pods except one are unschedulable. It draws from its own generator.
+// addStrandedPods makes a workload Stranded in some worlds: all its pods except one are unschedulable. It draws from its own
+// generator.
 func addStrandedPods(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73747261))}
 	if p.isDelegated() || p.isShortLived() || !d.chance(6) {
@@ -82,8 +83,8 @@ func addStrandedPods(p *Plan) {
 	}
 }
 
-// addRejectedPods changes a workload in some worlds: its pods end on new nodes before they are ready, as after a rejection by the kubelet.
-// Its controller creates them again. It draws from its own generator.
+// addRejectedPods changes a workload in some worlds: its pods end on new nodes before they are ready, as after a rejection by the
+// kubelet. Its controller creates them again. It draws from its own generator.
 func addRejectedPods(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x72656a65))}
 	if p.isDelegated() || p.isShortLived() || !d.chance(4) {
@@ -202,7 +203,7 @@ func (c *cluster) readController(w drain.Workload) drain.Controller {
 	return read
 }
 
-// readControllers reads the controllers that the step asks about.
+// readControllers schedules the reading of the controllers that the step asks for.
 func (p *process) readControllers(step *upgrade.Step) {
 	for _, w := range step.Unscaled {
 		read, known := p.controllers[w]

@@ -21,7 +21,7 @@ const (
 	mostQuestions   = 12
 )
 
-// undisturbedPlan returns a world of the seed in which only the upgrade acts: a forecast cannot know what other actors will do.
+// undisturbedPlan returns the seed's plan without faults, other actors and oddities, which a forecast cannot know.
 func undisturbedPlan(seed uint64) Plan {
 	p := Generate(seed)
 	p.Faults, p.Actors, p.Calm, p.Denial, p.Closed, p.ClosedFor = nil, nil, 0, Denial{}, "", 0
@@ -38,7 +38,7 @@ func undisturbedPlan(seed uint64) Plan {
 	return p
 }
 
-// specOf returns the world as a status command reads it now, with a group that was read before.
+// specOf returns the world as a status command reads it now. group is an earlier reading of the group.
 func specOf(c *cluster, record record.Record, group nodegroup.Group) simulate.Spec {
 	spec := simulate.Spec{
 		Now: c.now, Group: group, Record: record, Facts: c.plan.serviceFacts(), Workloads: map[types.UID]simulate.Workload{},
@@ -80,8 +80,8 @@ type question struct {
 	result   record.Result
 }
 
-// askRemainingTime plays the world and asks for the remaining time now and then, with readings that are up to half a minute old. It
-// returns no answers for an upgrade that does not end in one run.
+// askRemainingTime runs the world and forecasts the remaining time at random moments, with readings that are up to 30 s old. It
+// returns no forecasts for an upgrade that does not end in one run.
 func askRemainingTime(t *testing.T, plan Plan) (asked []question, ended time.Duration) {
 	t.Helper()
 	c := newCluster(&plan)
@@ -119,7 +119,7 @@ func askRemainingTime(t *testing.T, plan Plan) (asked []question, ended time.Dur
 }
 
 // TestRemainingTimeIsRightInWorlds checks that nine of ten forecasts of the remaining time are right: within a quarter of the true
-// time, or within half a minute. The clusters were written independently of the forecasts'.
+// time, or within half a minute. The worlds simulate the cluster independently of the forecast.
 func TestRemainingTimeIsRightInWorlds(t *testing.T) {
 	all, right := 0, 0
 	for seed := uint64(1); seed <= remainingWorlds; seed++ {

@@ -15,10 +15,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Closing is what keeps pods off new nodes at first, although these are Ready; "" for nothing.
+// Closing is what keeps pods off new Ready nodes at first; "" for nothing.
 type Closing string
 
-// What keeps pods off new nodes.
+// The closings.
 const (
 	ClosedByCordon Closing = "a cordon"
 	ClosedByTaint  Closing = "a start-up taint"
@@ -29,9 +29,9 @@ func startupTaint() corev1.Taint {
 	return corev1.Taint{Key: "example.com/starting", Effect: corev1.TaintEffectNoSchedule}
 }
 
-// drawNodeOddities draws some oddities of nodes. Nodes of a group without a cloud are renewed in place. New nodes are closed to pods at first.
-// The control plane taints nodes by their condition. DaemonSets crash on nodes of the wanted revision. It draws from its own
-// generator, so that all other draws stay the same.
+// drawNodeOddities draws four oddities. Nodes of a group without a cloud are renewed in place. New nodes are closed to pods at first.
+// The control plane adds the not-ready taint. DaemonSets crash on nodes of the wanted revision. It draws from its own generator, so
+// that all other draws stay the same.
 func drawNodeOddities(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x72656e65))}
 	p.InPlace = !p.listsMachines() && d.chance(50)
@@ -51,7 +51,7 @@ func drawNodeOddities(p *Plan) {
 	}
 }
 
-// closeNode keeps pods off a new node for a while.
+// closeNode keeps pods off a new node for ClosedFor, if the plan says so.
 func (c *cluster) closeNode(node *corev1.Node) {
 	switch c.plan.Closed {
 	case ClosedByCordon:
@@ -66,7 +66,7 @@ func (c *cluster) closeNode(node *corev1.Node) {
 	c.after(c.plan.ClosedFor, func() { c.openNode(node.Name) })
 }
 
-// openNode opens a new node to pods, as the user or agent that closed it does. It waits while the node is fenced.
+// openNode opens a new node to pods, as the user or agent that closed it would. It waits while the node is fenced.
 func (c *cluster) openNode(name string) {
 	node := c.nodes[name]
 	if node == nil {
@@ -83,7 +83,7 @@ func (c *cluster) openNode(name string) {
 	})
 }
 
-// openNodesOf acts as admins, who open the nodes of the revision that they had closed.
+// openNodesOf removes the cordons and maintenance taints of admins from nodes of the revision that are not fenced.
 func (c *cluster) openNodesOf(revision string) {
 	for _, name := range c.nodeNames() {
 		node := c.nodes[name]
@@ -100,12 +100,12 @@ func (c *cluster) openNodesOf(revision string) {
 
 func isMaintenanceTaint(taint corev1.Taint) bool { return taint.Key == "maintenance" }
 
-// isClosed reports whether the group's pods are still kept off a new node.
+// isClosed reports whether the node is closed to pods of the group, by the not-ready taint or by the plan's Closing.
 func (c *cluster) isClosed(node *corev1.Node) bool {
 	return slices.Contains(node.Spec.Taints, notReadyTaint()) && c.hasIntolerantPods() || c.isKeptClosed(node)
 }
 
-// isKeptClosed reports whether a new node is closed to pods as the world's plan says.
+// isKeptClosed reports whether a new node is still closed to pods by the plan's Closing.
 func (c *cluster) isKeptClosed(node *corev1.Node) bool {
 	if !c.closed[node.Name] {
 		return false
@@ -113,7 +113,7 @@ func (c *cluster) isKeptClosed(node *corev1.Node) bool {
 	return node.Spec.Unschedulable && c.plan.Closed == ClosedByCordon || slices.Contains(node.Spec.Taints, startupTaint()) && c.hasIntolerantPods()
 }
 
-// hasIntolerantPods reports whether the group's nodes have a pod that a drain must evict and that does not tolerate taints.
+// hasIntolerantPods reports whether a drain of the group's nodes must evict a pod that does not tolerate taints.
 func (c *cluster) hasIntolerantPods() bool {
 	for _, pod := range c.pods {
 		node := c.nodes[pod.Spec.NodeName]
@@ -124,8 +124,7 @@ func (c *cluster) hasIntolerantPods() bool {
 	return false
 }
 
-// renewNode acts as the user or agent that renews a drained node under its name: its kubelet falls silent and returns with the wanted
-// revision.
+// renewNode simulates a user who renews a drained node in place: its kubelet stops reporting, and returns with the wanted revision.
 func (u *user) renewNode(name string) {
 	node := u.c.nodes[name]
 	if u.renewing[node.UID] {
@@ -147,8 +146,8 @@ func (u *user) renewNode(name string) {
 	})
 }
 
-// reopenRenewedNode acts as the user who renewed a node. Once the upgrade has released the node, the user removes what kept pods off it
-// before the upgrade. The upgrade waits for that, and says so.
+// reopenRenewedNode simulates the user who renewed a node. After the upgrade has released the node, the user removes the cordon and
+// the taints from before the upgrade. The upgrade waits for that.
 func (u *user) reopenRenewedNode(name string) {
 	node := u.c.nodes[name]
 	switch {
@@ -161,7 +160,8 @@ func (u *user) reopenRenewedNode(name string) {
 	}
 }
 
-// checkRenewedReleased checks that an upgrade that stopped has unfenced the nodes that became current in place, if it can have seen that.
+// checkRenewedReleased checks that a stopped upgrade has unfenced the nodes that have been current for a minute after a renewal in
+// place.
 func (r *rules) checkRenewedReleased(record record.Record) {
 	if !r.quiet {
 		return
@@ -174,8 +174,8 @@ func (r *rules) checkRenewedReleased(record record.Record) {
 	}
 }
 
-// checkDaemonSets checks I11 for DaemonSets of which all pods were ready before. No node is started while a pod crashes on a current node, and
-// the upgrade does not wait longer than the DaemonSet's time.
+// checkDaemonSets checks I11 for DaemonSets whose pods were all ready before the upgrade. No node is started while a pod does not come
+// up on a current node. The upgrade stops after unhealthyLimit.
 func (r *rules) checkDaemonSets(w *upgrade.World, step *upgrade.Step, started []*nodegroup.Member) {
 	for i := range r.c.plan.Workloads {
 		app := &r.c.plan.Workloads[i]
@@ -218,7 +218,7 @@ func (r *rules) checkDaemonSets(w *upgrade.World, step *upgrade.Step, started []
 	}
 }
 
-// daemonPods returns the pods of a DaemonSet on Ready nodes: on all of them, or only on current ones.
+// daemonPods returns the pods of a DaemonSet on Ready nodes; only on current ones if current is true.
 func daemonPods(w *upgrade.World, app *Workload, current bool) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for i := range w.Members {
@@ -236,7 +236,7 @@ func daemonPods(w *upgrade.World, app *Workload, current bool) []*corev1.Pod {
 	return pods
 }
 
-// checkDaemonSetReport checks what the step says about a DaemonSet that does not recover.
+// checkDaemonSetReport checks the status about a DaemonSet that does not recover.
 func (r *rules) checkDaemonSetReport(w *upgrade.World, step *upgrade.Step, app *Workload, u record.Unhealthy) {
 	if u.Pod == "" && strings.Contains(u.Why, "not created") {
 		if !r.c.plan.hasWorkload(func(w *Workload) bool { return w.Kind == DaemonSet && w.Refused }) {
@@ -257,7 +257,7 @@ func (r *rules) checkDaemonSetReport(w *upgrade.World, step *upgrade.Step, app *
 	}
 }
 
-// What the tally counts about renewed nodes, closed nodes, and DaemonSets on such nodes.
+// The words of the tally about renewed nodes, closed nodes, and DaemonSets on such nodes.
 const (
 	inPlace       = "in place"
 	daemonCrashes = "a DaemonSet crashes"

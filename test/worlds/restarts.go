@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// The results of restarts.
+// The words of the tally about restarts.
 const (
 	restarts   = "restarts a Deployment"
 	repeated   = "is asked for again"
@@ -30,7 +30,7 @@ func allMoves() []string {
 	return []string{restarts, repeated, changed, orphaned, movedPod, waitsFirst, instead, crashedNew}
 }
 
-// mostRestarts is how often the upgrade asks for the restart of a Deployment that has changed.
+// mostRestarts is how often the upgrade requests the restart of a Deployment that has changed since it was read.
 const mostRestarts = 3
 
 // movingState is the state of the rules about restarts.
@@ -60,13 +60,13 @@ func (c *cluster) readDeployments() deploymentReading {
 	return read
 }
 
-// hasGaplessMove reports whether a restart moves the workload's pods without a gap, according to what was read.
+// hasGaplessMove reports whether a restart moves the workload's pods without a gap, according to the Deployments that were read.
 func (d deploymentReading) hasGaplessMove(w *Workload) bool {
 	o, known := d[w.Name]
 	return known && o.rollout.createsPodFirst() && !w.Claims && w.Rollout != OneNode
 }
 
-// notePodsTogether records how many pods each controller has together. It counts pods that crash after a restart created them.
+// notePodsTogether records how many pods each controller has at the same time. It also counts crashing pods that a restart created.
 func (r *rules) notePodsTogether(p *process) {
 	if r.c.plan.Request.Move != record.MoveBySurge {
 		return
@@ -85,8 +85,8 @@ func (r *rules) notePodsTogether(p *process) {
 	}
 }
 
-// checkRestart checks L23: a Deployment is restarted only for its only ready pod on a draining node. Its rollout must create another pod
-// before that one goes.
+// checkRestart checks L23: a Deployment is restarted only if its only ready pod is on a draining node. Its rollout must create a new
+// pod before it deletes that pod.
 func (r *rules) checkRestart(p *process, w *upgrade.World, step *upgrade.Step, a schedule.Restart) {
 	stored := &p.stored.record
 	pod := r.checkPodAction(w, stored, a.Node, string(a.Pod), a)
@@ -103,11 +103,11 @@ func (r *rules) checkRestart(p *process, w *upgrade.World, step *upgrade.Step, a
 		r.fail("L23", "%s, and the node is %q", a, step.Record.Nodes[a.Node].State)
 	case a.Deployment != m.Name || a.UID != read.uid || !p.read.hasGaplessMove(m.Workload):
 		r.fail("L23", "%s, which leaves a gap or is another: it %s", a, read.rollout)
-	case isCameBack(stored, a.Node, pod):
+	case hasComeBack(stored, a.Node, pod):
 		r.fail("E51", "%s, which came up there after the drain began", a)
 	case !isPodReady(pod):
 		r.fail("L23", "%s, and the pod is not ready", a)
-	case !w.Now.Equal(r.c.now): // answers arrived while the record was stored
+	case !w.Now.Equal(r.c.now): // answers may have arrived while the record was stored
 	case !p.open[a.Key()].Begun.IsZero():
 		if before := p.open[a.Key()].Outcome; before == nodegroup.OutcomeDone || before == nodegroup.OutcomeFatal {
 			r.fail("L23", "%s again, and the last answer was %q", a, before)
@@ -117,8 +117,8 @@ func (r *rules) checkRestart(p *process, w *upgrade.World, step *upgrade.Step, a
 	}
 }
 
-// checkOnlyReadyPod checks the first restart for a pod: the pod is the only ready one. If there were others, it has waited for another to become
-// ready.
+// checkOnlyReadyPod checks the first restart for a pod: the pod is the only ready one. If the Deployment had more pods, the pod has
+// waited for another one to become ready.
 func (r *rules) checkOnlyReadyPod(w *upgrade.World, m *controller, pod *corev1.Pod, a schedule.Restart) {
 	ready := countReady(livePodsOf(w, m.Workload))
 	several := r.moving.mostTogether[drain.ControllerOf(pod)] > 1
@@ -133,14 +133,14 @@ func (r *rules) checkOnlyReadyPod(w *upgrade.World, m *controller, pod *corev1.P
 	}
 }
 
-// isCameBack reports whether the pod was created on the node after its drain began. Such a pod tolerates the fence, and a restart would
-// create another one there.
-func isCameBack(stored *record.Record, node string, pod *corev1.Pod) bool {
+// hasComeBack reports whether the pod was created on the node after its drain began. Such a pod tolerates the fence, so a restart
+// would create the next pod there, too.
+func hasComeBack(stored *record.Record, node string, pod *corev1.Pod) bool {
 	return pod.CreationTimestamp.After(stored.Nodes[node].Began)
 }
 
-// checkNotMoving checks L23 for evictions: a pod that a restart is moving is not evicted. Nor is the only ready pod of a Deployment that can
-// be restarted, unless the restart was refused.
+// checkNotMoving checks L23 for evictions. A pod that a restart is moving is not evicted. The only ready pod of a Deployment that can
+// be restarted is evicted only if the restart was refused.
 func (r *rules) checkNotMoving(p *process, w *upgrade.World, stored *record.Record, pod *corev1.Pod, a schedule.Eviction) {
 	m := r.c.controllers[pod.Labels["app"]]
 	if m.deployment == nil || stored.Request.Move != record.MoveBySurge || !p.read.hasGaplessMove(m.Workload) || !isPodReady(pod) || !w.Now.Equal(r.c.now) {
@@ -148,7 +148,7 @@ func (r *rules) checkNotMoving(p *process, w *upgrade.World, stored *record.Reco
 	}
 	attempt := p.open[schedule.Restart{Pod: pod.UID}.Key()]
 	switch {
-	case isCameBack(stored, a.Node, pod):
+	case hasComeBack(stored, a.Node, pod):
 		return
 	case attempt.Outcome == nodegroup.OutcomeFatal || (attempt.Outcome == nodegroup.OutcomeMoved && attempt.Tries >= mostRestarts):
 		r.tally.count("move", instead)
@@ -159,7 +159,7 @@ func (r *rules) checkNotMoving(p *process, w *upgrade.World, stored *record.Reco
 	}
 }
 
-// checkRestartedOnce is called for each request to restart a Deployment that reached it.
+// checkRestartedOnce counts a request to restart a Deployment, and checks that a pod causes at most one restart.
 func (r *rules) checkRestartedOnce(m *controller, a schedule.Restart, what string) {
 	r.tally.count("move", what)
 	if what != restarts {
@@ -174,8 +174,7 @@ func (r *rules) checkRestartedOnce(m *controller, a schedule.Restart, what strin
 	}
 }
 
-// noteOnlyPodMoved checks that the only pod of a Deployment is moved once, whatever its name. A pod that is moved by a restart may also be
-// evicted once another is ready.
+// noteOnlyPodMoved records a move of the only pod of a Deployment. A restart and an eviction of the same pod are one move.
 func (r *rules) noteOnlyPodMoved(m *controller, pod types.UID) {
 	if r.moving.lastMoved[m.Name] != pod {
 		r.moving.lastMoved[m.Name] = pod
@@ -183,10 +182,11 @@ func (r *rules) noteOnlyPodMoved(m *controller, pod types.UID) {
 	}
 }
 
-// checkSuccessorNode checks E62: the pod that takes over from a moved pod will not have to move again.
+// checkSuccessorNode checks E62: the pod that replaces a moved pod is not bound to an outdated node, from which it would have to move
+// again.
 func (r *rules) checkSuccessorNode(p *process, pod *corev1.Pod) {
 	m := r.c.controllers[pod.Labels["app"]]
-	stops := p.stored.record.Stopping != "" || p.stored.record.Result != "" // then outdated nodes take pods again
+	stops := p.stored.record.Stopping != "" || p.stored.record.Result != "" // after a stop, outdated nodes take pods again
 	if !r.quiet || stops || m.deployment == nil || m.Tolerant || pod.Labels[templateHash] == setHash(0) {
 		return
 	}
@@ -196,8 +196,8 @@ func (r *rules) checkSuccessorNode(p *process, pod *corev1.Pod) {
 	}
 }
 
-// checkDeparture checks I13: the end of a pod leaves no Deployment without a ready pod if restarts can move its pods. Only the drain limit of
-// the pod's node may do that.
+// checkDeparture checks I13: a Deployment whose pods restarts can move always keeps a ready pod. Only a forced deletion after the
+// drain limit may end its last ready pod.
 func (r *rules) checkDeparture(pod *corev1.Pod) {
 	m := r.c.controllers[pod.Labels["app"]]
 	if r.recovery.leftNode[drain.WorkloadOf(pod)] = true; m == nil || m.deployment == nil {
@@ -218,10 +218,10 @@ func (r *rules) checkDeparture(pod *corev1.Pod) {
 	r.fail("I13", "pod %s goes, and its Deployment, which %s, has no other that is ready", pod.Name, m.Rollout)
 }
 
-// checkDenialReport checks E52: if a pod's Deployment may not be restarted now, the pod's entry in Blocked gives the reason.
+// checkDenialReport checks E52: if the restart of a pod's Deployment was refused for now, the pod's entry in Blocked gives the reason.
 func (r *rules) checkDenialReport(w *upgrade.World, step *upgrade.Step) {
 	if !w.Now.Equal(r.c.now) {
-		return // answers arrived while the record was stored
+		return // answers may have arrived while the record was stored
 	}
 	for _, attempt := range w.Open {
 		a, restart := attempt.Action.(schedule.Restart)

@@ -12,8 +12,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// restartDeployment writes a new template, as kubectl rollout restart does, and records for which pod. It does nothing if the pod is already
-// recorded.
+// restartDeployment changes the template, as kubectl rollout restart does, and records the pod for which it was restarted. It does
+// nothing if the last restart was for the same pod.
 func (c *cluster) restartDeployment(a schedule.Restart) error {
 	m := c.controllers[a.Deployment]
 	if m == nil || m.deployment == nil || c.namespaceEnding {
@@ -35,8 +35,8 @@ func (c *cluster) restartDeployment(a schedule.Restart) error {
 	return nil
 }
 
-// rollDeployment acts as the Deployment controller. The newest ReplicaSet grows as far as the surge allows. The older ones shrink as far as pods
-// may be missing, unready pods first (deployment/rolling.go).
+// rollDeployment simulates the Deployment controller (deployment/rolling.go). The newest ReplicaSet grows within maxSurge. The older
+// ReplicaSets shrink within maxUnavailable, unready pods first.
 func (c *cluster) rollDeployment(m *controller) {
 	o := m.deployment
 	if c.namespaceEnding || o.rollout == Halted {
@@ -86,7 +86,8 @@ func (c *cluster) readyPerSet(m *controller) []int {
 	return ready
 }
 
-// scaleSets acts as the ReplicaSet controller: it creates the pods that each set lacks, and deletes surplus pods, the least useful first.
+// scaleSets simulates the ReplicaSet controller: it creates missing pods of each set, and deletes surplus pods in the order of
+// compareUse.
 func (c *cluster) scaleSets(m *controller) {
 	for set, want := range m.deployment.sets {
 		pods := c.podsOfSet(m, set)
@@ -101,7 +102,7 @@ func (c *cluster) scaleSets(m *controller) {
 	c.bindSoon()
 }
 
-// compareUse orders pods without a node first, and then unready ones (controller_utils.go, ActivePodsWithRanks).
+// compareUse sorts pods without a node first, then unready pods, then ready pods (controller_utils.go, ActivePodsWithRanks).
 func compareUse(a, b *corev1.Pod) int {
 	use := func(pod *corev1.Pod) int {
 		switch {
@@ -116,7 +117,7 @@ func compareUse(a, b *corev1.Pod) int {
 	return cmp.Compare(use(a), use(b))
 }
 
-// rollLater schedules the controller of a restarted Deployment a moment later.
+// rollLater schedules a run of the controller of a restarted Deployment.
 func (c *cluster) rollLater(m *controller) {
 	if o := m.deployment; o != nil && len(o.sets) > 1 && !o.syncing {
 		o.syncing = true

@@ -44,8 +44,8 @@ type rules struct {
 	moveCounts map[string]int
 	// evictedAddresses contains, by node, the addresses of the pods that the upgrade evicted from the node.
 	evictedAddresses map[types.UID][]string
-	// unclearTermination is true after both the upgrade and another actor terminated an instance, if only the cloud knows which request
-	// came first.
+	// unclearTermination is true after both the upgrade and another actor terminated an instance, if only the cloud knows which
+	// request came first.
 	unclearTermination bool
 	// resumedByOthers is true after another actor resumed suspended processes.
 	resumedByOthers bool
@@ -290,7 +290,8 @@ func (r *rules) checkWindow(rec *record.Record) {
 	}
 }
 
-// checkSize checks I9: the numbers of nodes that the upgrade adds and removes stay within their limits, in the ledger and in the group.
+// checkSize checks I9: the numbers of nodes that the upgrade adds and removes stay within their limits, in the ledger and in the
+// group.
 func (r *rules) checkSize(record *record.Record) {
 	if record.Run == "" || !r.c.plan.hasSize() || r.unclearTermination {
 		return

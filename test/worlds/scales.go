@@ -12,7 +12,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// addScaleDown gives some worlds a workload that its owner scales down and, in most cases, up again. It draws from its own generator.
+// addScaleDown makes the owner of a workload scale it down and, in most cases, up again, in some worlds. It draws from its own
+// generator.
 func addScaleDown(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x7363616c))}
 	if p.isDelegated() || p.isShortLived() || !d.chance(6) {
@@ -56,8 +57,8 @@ func (c *cluster) scheduleScaling(m *controller) {
 	}
 }
 
-// deleteSurplus deletes the pods by which the workload exceeds its scale. Of a StatefulSet it deletes the highest ordinals, and of
-// others unready pods first.
+// deleteSurplus deletes pods until the workload has as many as its scale: the highest ordinals of a StatefulSet, and unready pods of
+// others first.
 func (c *cluster) deleteSurplus(m *controller) {
 	var ready, unready []types.UID
 	for _, uid := range sortedKeys(c.pods) {
@@ -80,8 +81,9 @@ func (c *cluster) deleteSurplus(m *controller) {
 	}
 }
 
-// requiredReady returns how many ready pods the upgrade must leave the workload. before is the number before the upgrade. It is less while the
-// owner has scaled the workload down, and shortly after. It is zero if the pods were gone before the upgrade evicted any.
+// requiredReady returns how many ready pods the workload must have after the upgrade. before is the number before the upgrade. The
+// result is smaller while the owner has scaled the workload down, and shortly after. It is zero if the owner scaled the workload down
+// before the upgrade evicted a pod.
 func (r *rules) requiredReady(app *Workload, before int, record *record.Record) int {
 	const noticed = 10 * time.Second
 	since := r.c.now.Sub(worldStart())

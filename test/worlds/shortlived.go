@@ -14,8 +14,8 @@ import (
 // week is how long the nodes of a short-lived upgrade may take to end (GKE G90).
 const week = 7 * 24 * time.Hour
 
-// drawShortLived makes nodes end by themselves within days, in some worlds with a cloud. It draws from its own generator, so that all
-// other worlds stay the same.
+// drawShortLived makes the upgrade a short-lived one in some worlds with a cloud, in which the nodes end by themselves within days. It
+// draws from its own generator, so that all other worlds stay the same.
 func drawShortLived(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73686f72))}
 	if !p.hasSize() || p.isDelegated() || p.isBlueGreen() || !d.chance(4) {
@@ -37,7 +37,7 @@ func drawShortLived(p *Plan) {
 
 func (p *Plan) isShortLived() bool { return p.Request.Strategy == record.ShortLived }
 
-// checkExpiry checks G90: the group is pointed at its revision, no node is touched, and the nodes that are left are listed for a week.
+// checkExpiry checks G90: the upgrade only sets the group's revision. For a week, it lists the outdated nodes that are left.
 func (r *rules) checkExpiry(w *upgrade.World, step *upgrade.Step) {
 	for _, action := range step.Actions {
 		if _, points := action.(nodegroup.SetRevision); !points {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Shrink makes the plan of a broken world smaller, one part at a time, while a rule stays broken and tries are left. The result has
-// only the parts that are needed to break a rule.
+// Shrink removes parts of the plan of a broken world, one at a time, while a rule stays broken. It runs at most the given number of
+// worlds.
 func Shrink(plan Plan, tries int) Plan {
 	for smaller := true; smaller; {
 		smaller = false
@@ -23,7 +23,7 @@ func Shrink(plan Plan, tries int) Plan {
 	return plan
 }
 
-// smallerPlans returns the plans that lack one part each, large parts first.
+// smallerPlans returns plans without one part each. Plans without a large part come first.
 func smallerPlans(p Plan) []Plan {
 	var plans []Plan
 	for i := range p.Actors {
@@ -62,7 +62,7 @@ func smallerPlans(p Plan) []Plan {
 	return append(plans, plansWithoutOddity(p)...)
 }
 
-// plansWithoutOddity returns the plans with one oddity less.
+// plansWithoutOddity returns plans without one oddity each.
 func plansWithoutOddity(p Plan) []Plan {
 	var plans []Plan
 	for i := range p.Nodes {

@@ -44,7 +44,7 @@ func (r *rules) checkBlueGreen(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// checkBatches checks G44 to G47. Nodes are started batch by batch, each after the soak of the previous batch. A node that is not empty in
+// checkBatches checks G44 to G47. Nodes are started in batches, each after the soak of the previous batch. A node that is not empty in
 // time is kept.
 func (r *rules) checkBatches(w *upgrade.World, rec *record.Record) {
 	for name, before := range w.Record.Nodes {
@@ -89,8 +89,8 @@ func isInDrain(s record.NodeState) bool {
 	return s == record.NodeDraining || s == record.NodeForcing || s == record.NodeEmpty
 }
 
-// checkSoak checks G47 to G52. Each soak takes its time, and all together take at most a week. The last soak ends early only if a user
-// requests it.
+// checkSoak checks G47 to G52. Each soak has its requested length, and all soaks together take at most a week. The last soak ends
+// early only if a user requests it.
 func (r *rules) checkSoak(w *upgrade.World, rec *record.Record) {
 	before, now, asked := w.Record.Soak, rec.Soak, rec.Request.BlueGreen
 	soaksLast := rec.Phase == record.PhaseSoak || rec.Phase == record.PhaseDeleteBlue
@@ -128,7 +128,7 @@ func (r *rules) checkSoak(w *upgrade.World, rec *record.Record) {
 	}
 }
 
-// checkSoakLength checks the length of a soak. It is the requested length, or the rest of the week, or what a pause left of it.
+// checkSoakLength checks the length of a soak that begins: the requested length, the rest of the week, or the rest of a paused soak.
 func (r *rules) checkSoakLength(w *upgrade.World, record *record.Record, last bool) {
 	want := w.Record.Soak.Left.Duration
 	if want == 0 {
@@ -152,7 +152,8 @@ func (r *rules) checkSoakLength(w *upgrade.World, record *record.Record, last bo
 	}
 }
 
-// checkDeletions checks G53: outdated nodes and their pods are deleted only in the last phase. That phase is neither paused nor rolled back.
+// checkDeletions checks G53: outdated nodes and their pods are deleted only in the phase DeleteBlue. That phase cannot be paused or
+// rolled back.
 func (r *rules) checkDeletions(w *upgrade.World, step *upgrade.Step) {
 	rec := &step.Record
 	if !isDeletingBlue(rec) {
@@ -174,7 +175,7 @@ func (r *rules) checkDeletions(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// checkGraceUpToAnHour checks G53 for grace periods: a deleted pod keeps its own, up to an hour.
+// checkGraceUpToAnHour checks G53: a deleted pod keeps its grace period, but gets at most an hour.
 func (r *rules) checkGraceUpToAnHour(pod *corev1.Pod, a schedule.Deletion) {
 	want := int64(0)
 	if *pod.Spec.TerminationGracePeriodSeconds > 3600 {
@@ -185,7 +186,7 @@ func (r *rules) checkGraceUpToAnHour(pod *corev1.Pod, a schedule.Deletion) {
 	}
 }
 
-// checkFencedFirst checks G43 and G53: no pod is evicted before all outdated nodes are fenced, and none once these nodes are being deleted.
+// checkFencedFirst checks G43 and G53: pods are evicted only after all outdated nodes are fenced, and only in the phase DrainBlue.
 func (r *rules) checkFencedFirst(w *upgrade.World, stored *record.Record, a nodegroup.Action) {
 	if !isBlueGreen(stored) {
 		return
@@ -200,8 +201,8 @@ func (r *rules) checkFencedFirst(w *upgrade.World, stored *record.Record, a node
 	}
 }
 
-// checkHolds checks G42 and G51: autoscalers are kept from the nodes of both colours while nodes are drained, and only from the outdated
-// ones during the last soak.
+// checkHolds checks G42 and G51: nodes of both colours have the scale-down-disabled annotation during the drain. During the last soak,
+// only outdated nodes have it.
 func (r *rules) checkHolds(w *upgrade.World, rec *record.Record) {
 	if rec.Phase != record.PhaseDrainBlue && rec.Phase != record.PhaseSoak {
 		return
@@ -212,7 +213,7 @@ func (r *rules) checkHolds(w *upgrade.World, rec *record.Record) {
 			continue
 		}
 		if !m.Outdated && nodegroup.HasNotReadyTaint(m.Node) {
-			continue // the control plane is about to write to this node, too
+			continue // the control plane is about to change this node, so the upgrade's change may conflict
 		}
 		want := m.Outdated || rec.Phase == record.PhaseDrainBlue
 		if held := hasScaleDownDisabled(m.Node); held != want {
@@ -225,7 +226,7 @@ func (r *rules) checkHolds(w *upgrade.World, rec *record.Record) {
 	}
 }
 
-// checkHeldFirst checks G42 at the start: autoscalers are kept from the group's outdated nodes before anything else is done to the group.
+// checkHeldFirst checks G42 at the start: outdated nodes have the scale-down-disabled annotation before the upgrade changes the group.
 func (r *rules) checkHeldFirst(w *upgrade.World, step *upgrade.Step) {
 	if step.Record.Phase != record.PhaseSetup || step.Record.Stopping != "" || !slices.ContainsFunc(step.Actions, nodegroup.IsCloudAction) {
 		return
@@ -238,7 +239,7 @@ func (r *rules) checkHeldFirst(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// keepsBothColours reports whether the upgrade stopped in a phase in which the nodes of both colours stay as they are.
+// keepsBothColours reports whether the upgrade stopped in a phase in which the nodes of both colours stay.
 func (r *rules) keepsBothColours(rec *record.Record) bool {
 	staying := []record.Phase{record.PhaseCordonBlue, record.PhaseDrainBlue, record.PhaseSoak, record.PhaseDeleteBlue}
 	if r.c.plan.isAutoscaled() {
@@ -247,8 +248,8 @@ func (r *rules) keepsBothColours(rec *record.Record) bool {
 	return (isBlueGreen(rec) || r.c.plan.isAutoscaled()) && slices.Contains(staying, rec.Phase) && rec.Result != record.Aborted && rec.Stopping != record.Aborted
 }
 
-// checkBothColoursKept checks G54: outdated nodes keep their fence, and the processes that would change the group stay suspended. Nodes that were
-// current before are as other actors left them.
+// checkBothColoursKept checks G54: outdated nodes keep their fence, and the cloud's processes stay suspended. Nodes that were current
+// before are as without the upgrade.
 func (r *rules) checkBothColoursKept(rec record.Record) {
 	if rec.Result != record.Waiting && !strings.Contains(rec.Message, "both stay") {
 		r.fail("G54", "it does not say that both colours stay: %q", rec.Message)
@@ -271,7 +272,7 @@ func (r *rules) checkBothColoursKept(rec record.Record) {
 	}
 }
 
-// checkWaiting checks an upgrade that exited until its soak is over.
+// checkWaiting checks a process that exited until its soak is over.
 func (r *rules) checkWaiting(record record.Record) {
 	left := record.Soak.Until.Sub(record.Ended)
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// addSlowStarters gives some worlds a workload whose pods take minutes to become ready. On new nodes they take a little more than five
+// addSlowStarters changes a workload in some worlds: its pods take minutes to become ready, and on new nodes a little more than five
 // times as long. It draws from its own generator.
 func addSlowStarters(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x736c6f77))}
@@ -29,7 +29,7 @@ func addSlowStarters(p *Plan) {
 	}
 }
 
-// writeStartTimes writes on a first pod when it was started, and when it became ready.
+// writeStartTimes sets the start time and the ready time in a first pod's status.
 func writeStartTimes(m *controller, pod *corev1.Pod) {
 	pod.Status.StartTime = pod.CreationTimestamp.DeepCopy()
 	for i := range pod.Status.Conditions {
@@ -39,8 +39,8 @@ func writeStartTimes(m *controller, pod *corev1.Pod) {
 	}
 }
 
-// checkTimeToRecover checks I11 for pods that usually take long to become ready: an upgrade does not stop for such a pod before five times that
-// long.
+// checkTimeToRecover checks I11 for pods that usually take long to become ready: an upgrade stops because of such a pod only after
+// five times that long.
 func (r *rules) checkTimeToRecover(w *upgrade.World, step *upgrade.Step) {
 	_, last, _ := strings.Cut(step.Record.Message, "--ignore-unready=")
 	for _, u := range step.Status.Unhealthy {

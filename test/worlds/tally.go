@@ -16,7 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Tally counts the worlds in which each word was met, by its category and name.
+// Tally counts the worlds in which each word was reached, by its category and name.
 type Tally map[[2]string]int
 
 func (t Tally) count(what, name string) { t[[2]string{what, name}] = 1 }
@@ -28,7 +28,7 @@ func (t Tally) Add(other Tally) {
 	}
 }
 
-// countPlan counts the parts of the world.
+// countPlan counts the words of the plan.
 func (t Tally) countPlan(p *Plan) {
 	t.count("provider", p.Provider)
 	t.count("like", p.Request.Like)
@@ -50,7 +50,7 @@ func (t Tally) countPlan(p *Plan) {
 	}
 }
 
-// countStep counts what one decision was based on, and what it says.
+// countStep counts the words of one decision: in its world, in its status, and in its record.
 func (t Tally) countStep(w *upgrade.World, step *upgrade.Step) {
 	if step.Record.Run == "" {
 		return // there is nothing to do
@@ -79,7 +79,7 @@ func (t Tally) countStep(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// countPodReasons counts why pods of a draining node are not evicted.
+// countPodReasons counts the reasons why pods of a draining node are not evicted.
 func (t Tally) countPodReasons(m *nodegroup.Member, w *upgrade.World) {
 	lost := isSilent(m.Node, w.Now)
 	for _, pod := range m.Pods {
@@ -89,7 +89,7 @@ func (t Tally) countPodReasons(m *nodegroup.Member, w *upgrade.World) {
 	}
 }
 
-// Write prints the histogram. It also lists declared words that were not met.
+// Write prints the histogram. It also lists declared words that no world reached.
 func (t Tally) Write(w io.Writer) error {
 	for _, key := range declaredWords() {
 		t[key] += 0
@@ -103,10 +103,10 @@ func (t Tally) Write(w io.Writer) error {
 	return nil
 }
 
-// perMille is the number of worlds among which each declared word must be met once.
+// perMille is the number of worlds of which at least one must reach each declared word.
 const perMille = 1000
 
-// Rare lists the declared words that were met in less than one of a thousand worlds. It lists none for a run of fewer worlds.
+// Rare lists the declared words that less than one of a thousand worlds reached. It lists none for a run of fewer worlds.
 func (t Tally) Rare(ran int) []string {
 	var rare []string
 	for _, key := range declaredWords() {
@@ -117,7 +117,8 @@ func (t Tally) Rare(ran int) []string {
 	return rare
 }
 
-// declaredWords returns all words that worlds must lead to: the faults and actors here, and the words of package upgrade and package drain.
+// declaredWords returns all words that worlds must lead to: the faults and actors here, and the words of package upgrade and package
+// drain.
 func declaredWords() [][2]string {
 	return slices.Concat(
 		keys("actor", slices.Concat(allActors(), rareActors(), verbActors())...),
@@ -196,7 +197,7 @@ func surgePhases() []record.Phase {
 	return upgrade.Phases(record.Surge)
 }
 
-// phasesOf returns the phases of the record's strategy. The way back is always a surge upgrade.
+// phasesOf returns the phases of the record's strategy. A rollback is always a surge upgrade.
 func phasesOf(record *record.Record) []record.Phase {
 	if record.Rollback {
 		return surgePhases()

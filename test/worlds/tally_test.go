@@ -13,8 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestEveryWordIsDeclared checks that declared lists all actions and all constants of the types in words. A word that no world leads
-// to is then listed as rare.
+// TestEveryWordIsDeclared checks that declaredWords returns all actions, and all constants of the types in words. Tally.Rare can list
+// only declared words.
 func TestEveryWordIsDeclared(t *testing.T) {
 	apart := map[string]bool{
 		"ObstacleKind ":         true, // the zero value: no obstacle
@@ -44,8 +44,8 @@ func TestEveryWordIsDeclared(t *testing.T) {
 	}
 }
 
-// TestRareListsWordsCountedTooSeldom checks that Rare lists words that are met too seldom in a run of many worlds, and nothing in a run of
-// few worlds.
+// TestRareListsWordsCountedTooSeldom checks that Rare lists the words with too small counts after many worlds, and no words after few
+// worlds.
 func TestRareListsWordsCountedTooSeldom(t *testing.T) {
 	met := Tally{}
 	for _, key := range declaredWords() {
@@ -114,8 +114,8 @@ func constantsOf(spec *ast.ValueSpec) []word {
 	return words
 }
 
-// actionOf returns the text up to the first slash of the literal with which an action's Key method begins. The Key methods of other
-// types have no such literal.
+// actionOf returns the kind of the action with the given Key method: the first string literal of the method, up to its first slash. It
+// returns nothing for Key methods of other types, which have no such literal.
 func actionOf(key *ast.FuncDecl) []word {
 	var words []word
 	ast.Inspect(key.Body, func(node ast.Node) bool {

@@ -17,8 +17,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// drawStandby makes the owner of some AWS groups take an outdated instance out of service before the upgrade. Its node is silent since
-// then. It draws from its own generator.
+// drawStandby puts an outdated instance of some AWS groups on Standby before the upgrade. Its node is silent. It draws from its own
+// generator.
 func drawStandby(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x7374616e))}
 	if p.Provider != "aws" || p.Request.Strategy != record.Surge || p.countOutdated() <= max(1, p.Request.Surge) || !d.chance(15) {
@@ -41,7 +41,7 @@ func (p *Plan) countStandby() (n int) {
 	return n
 }
 
-// checkStandbyUntouched checks that the upgrade does not touch instances on Standby, and names them when it succeeds.
+// checkStandbyUntouched checks that the upgrade does not terminate instances on Standby, and names them when it succeeds.
 func (r *rules) checkStandbyUntouched(rec record.Record) {
 	if rec.Run == "" {
 		return
@@ -82,7 +82,7 @@ func writeStrayMarks(node *corev1.Node) {
 	writeSmallerBaseline(node)
 }
 
-// noteStray reports whether the node had annotations of this program before the world's first run.
+// noteStray reports whether the node is Stray in the plan, and counts such nodes in the tally.
 func (r *rules) noteStray(name string) bool {
 	for i, n := range r.c.plan.Nodes {
 		if n.Stray && nodeName(n, i) == name {
@@ -103,8 +103,7 @@ func withoutOurAnnotations(node *corev1.Node) *corev1.Node {
 	return bare
 }
 
-// addMachineChanges adds, in some worlds, another actor who may write the record and changes a node's machine there. It draws from its own
-// generator.
+// addMachineChanges adds another actor to some worlds, who changes a node's machine in the record. It draws from its own generator.
 func addMachineChanges(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x61696d65))}
 	if !p.listsMachines() || p.isDelegated() || p.isShortLived() || p.keepsTarget() || p.Denial.Kind != "" || !d.chance(12) {
@@ -116,7 +115,8 @@ func addMachineChanges(p *Plan) {
 	}
 }
 
-// changeRecordedMachine kills the process and writes another machine into the record of a started node: a machine of the group, or a foreign one.
+// changeRecordedMachine kills the process and writes another machine into the record of a started node: a machine of the group, or a
+// foreign one.
 func (u *user) changeRecordedMachine(pick int) bool {
 	if u.tamperedNode != "" || u.process.dead {
 		return false
@@ -151,7 +151,7 @@ func (u *user) changeRecordedMachine(pick int) bool {
 // foreignMachine is a machine that does not belong to the group.
 const foreignMachine = "i-elsewhere-outside"
 
-// repairRecord acts as the user, who corrects the record once the upgrade has said what is wrong with it.
+// repairRecord simulates the user, who corrects the record after the upgrade has reported the change.
 func (u *user) repairRecord(record record.Record) {
 	if named := u.recordedRevisionBefore(); named.ID == madeUp && strings.Contains(record.Message, "to set the group's revision to workers:"+madeUp) {
 		u.rules.tally.count("trust", recordPointed)
@@ -171,7 +171,7 @@ func reportsChangedRecord(rec *record.Record) bool {
 	return rec.Result == record.Failed && strings.Contains(rec.Message, "another process changed the record")
 }
 
-// checkOwnMachine checks S31: only the machine that belongs to the node is terminated.
+// checkOwnMachine checks S31: an upgrade that terminates a node terminates only the node's own machine.
 func (r *rules) checkOwnMachine(a nodegroup.Terminate) {
 	node := r.c.nodes[a.Node]
 	if a.Instance == foreignMachine {
@@ -182,8 +182,8 @@ func (r *rules) checkOwnMachine(a nodegroup.Terminate) {
 	}
 }
 
-// checkRebuilds checks S30: if the record were lost now, it could be rebuilt from the annotations of all fenced nodes. A fenced node that
-// says something else is contradicted. A node that is not fenced is ignored. No limit is extended.
+// checkRebuilds checks S30: a lost record can be rebuilt from the annotations of the fenced nodes. The rebuild fails if a fenced node
+// contradicts the others. Annotations of other nodes are ignored. No rebuilt deadline is later than the drain limit allows.
 func (r *rules) checkRebuilds(p *process, w *upgrade.World) {
 	if p.turns%10 != 7 || !r.quiet || !r.c.plan.hasSize() || w.Record.Run == "" || w.Record.Sizes.Desired == 0 {
 		return
@@ -233,12 +233,12 @@ func splitFenced(w *upgrade.World) (fenced, others []int) {
 	return fenced, others
 }
 
-// writeSmallerBaseline writes on a node that its group had one node before the upgrade.
+// writeSmallerBaseline changes a node's annotation about the group before the upgrade: the group had only one node.
 func writeSmallerBaseline(node *corev1.Node) {
 	nodemark.SetGroupBaseline(node, `{"desired":1,"min":0,"max":1}`)
 }
 
-// rebuildWithLie returns the record that is rebuilt if one of the nodes lies.
+// rebuildWithLie rebuilds the record after lie has changed one of the nodes.
 func rebuildWithLie(w *upgrade.World, at int, lie func(*corev1.Node)) (record.Record, error) {
 	lost := *w
 	lost.Record, lost.Members = record.Record{}, slices.Clone(w.Members)
@@ -248,7 +248,7 @@ func rebuildWithLie(w *upgrade.World, at int, lie func(*corev1.Node)) (record.Re
 	return upgrade.RebuildRecord(lost)
 }
 
-// checkContradiction checks that the record is not rebuilt if a fenced node contradicts the others.
+// checkContradiction checks that the rebuild fails if a fenced node contradicts the others.
 func (r *rules) checkContradiction(w *upgrade.World, at int, lie func(*corev1.Node)) {
 	if record, err := rebuildWithLie(w, at, lie); !errors.Is(err, upgrade.ErrBaselineLost) {
 		r.fail("S30", "node %s contradicts the other fenced nodes, and the record is made again as run %q of %d nodes: %v", w.Members[at].Name(), record.Run, record.Sizes.Desired, err)
@@ -265,8 +265,9 @@ func (r *rules) checkRebuiltRecord(w *upgrade.World, record *record.Record, err 
 // madeUp is a revision that does not exist.
 const madeUp = "made-up"
 
-// addRevisionChanges adds another actor to some worlds in which an abort points the group back. That actor may write the record, and writes a
-// revision there that the group never had. Package plugin refuses a rollback to such a revision. It draws from its own generator.
+// addRevisionChanges adds another actor to some worlds in which a user aborts the upgrade. The actor changes the earlier revision in
+// the record to one that does not exist. Worlds with a rollback have no such actor, because package plugin refuses a rollback to such
+// a revision. It draws from its own generator.
 func addRevisionChanges(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x706f696e))}
 	if !p.Repoint || !p.hasActor(Aborts) || p.hasActor(RollsBack) || p.isDelegated() || p.isShortLived() || p.Denial.Kind != "" || !d.chance(60) {
@@ -288,7 +289,7 @@ func (u *user) changeRecordedRevision(int) bool {
 	return true
 }
 
-// recordedRevisionBefore returns the field in which the record has the revision before the upgrade.
+// recordedRevisionBefore returns the field of the record that contains the revision before the upgrade.
 func (u *user) recordedRevisionBefore() *nodegroup.Revision {
 	if record := &u.stored.record; record.Pointed.ID != "" {
 		return &record.Pointed
@@ -296,8 +297,8 @@ func (u *user) recordedRevisionBefore() *nodegroup.Revision {
 	return &u.stored.record.Previous
 }
 
-// addScribbles adds, in some worlds, actors who overwrite the annotation that records what a node was like before with text that this
-// program does not write. It draws from its own generator.
+// addScribbles adds actors to some worlds who overwrite a node's baseline annotation with unreadable text. It draws from its own
+// generator.
 func addScribbles(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73637269))}
 	if p.isDelegated() || p.isShortLived() || p.Denial.Kind != "" || !d.chance(8) {
@@ -309,10 +310,10 @@ func addScribbles(p *Plan) {
 	}
 }
 
-// unreadable is in the message of an upgrade about an annotation of this program that it did not write.
+// unreadable is part of the message of an upgrade that cannot parse an annotation.
 const unreadable = "cannot be read"
 
-// overwriteBaseline overwrites the annotation on a node of the group, fenced or not. The record of what the node was like before is lost.
+// overwriteBaseline overwrites a node's baseline annotation. The state of the node before the upgrade is lost.
 func (u *user) overwriteBaseline(pick int) bool {
 	name := u.pickNode(pick, func(n *corev1.Node) bool { return n.Labels[groupLabel] != "" })
 	if name == "" {
@@ -325,7 +326,8 @@ func (u *user) overwriteBaseline(pick int) bool {
 	return true
 }
 
-// removeUnreadable acts as the user, who removes unreadable annotations. The command names them and does not begin before.
+// removeUnreadable simulates the user, who removes the unreadable annotations that the command names. The command refuses to begin
+// before that.
 func (u *user) removeUnreadable() {
 	for _, name := range u.c.nodeNames() {
 		for found := nodemark.FindUnreadable(u.c.nodes[name]); found != nil; found = nodemark.FindUnreadable(u.c.nodes[name]) {
@@ -335,7 +337,7 @@ func (u *user) removeUnreadable() {
 	}
 }
 
-// What the tally counts about things that cannot be trusted, and things that must not be touched.
+// The words of the tally about changed records and annotations, and about instances that must stay.
 const (
 	onStandby     = "an instance is on Standby"
 	recordAimed   = "a record is aimed at another machine"

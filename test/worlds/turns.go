@@ -9,21 +9,20 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// drawSpot makes some groups that are upgraded by GKE's numbers groups of Spot instances. It draws from its own generator, so that all
-// other worlds stay the same.
+// drawSpot makes the instances of some groups Spot instances, if the group is upgraded like GKE. It draws from its own generator, so
+// that all other worlds stay the same.
 func drawSpot(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73706f74))}
 	p.Spot = p.hasSize() && p.Request.Like == "gke" && p.Request.Strategy == record.Surge && d.chance(25)
 }
 
-// zonesTakeTurns reports whether the zones of the plan's group must be replaced one after the other: where launches name a zone, and where
-// another actor launches nodes.
+// zonesTakeTurns reports whether the zones of the group must be replaced one after the other, as GKE does.
 func (p *Plan) zonesTakeTurns() bool {
 	return p.Request.Like == "gke" && p.Request.Strategy == record.Surge && (p.namesZones() || !p.hasSize())
 }
 
-// checkTurns checks G12, G14 and G23: by GKE's numbers one zone at a time is replaced, at most 20 nodes at once, and Spot nodes are not
-// waited for.
+// checkTurns checks G12, G14 and G23 for upgrades like GKE: one zone at a time is replaced, at most 20 nodes at the same time, and the
+// upgrade does not wait for Spot nodes.
 func (r *rules) checkTurns(w *upgrade.World, step *upgrade.Step) {
 	rec := &step.Record
 	if rec.Run == "" || !r.c.plan.zonesTakeTurns() {
@@ -69,7 +68,8 @@ func (r *rules) checkOneZoneGrows(record *record.Record) {
 	}
 }
 
-// checkZoneDone checks the end of a zone's turn (G16): when a node of another zone is started, as many nodes serve as did at first.
+// checkZoneDone checks the end of a zone's turn (G16): before a node of another zone is started, as many nodes serve as before the
+// upgrade.
 func (r *rules) checkZoneDone(record *record.Record, name, zone string) {
 	before := r.lastZone
 	r.lastZone = zone
@@ -87,8 +87,8 @@ func (r *rules) checkZoneDone(record *record.Record, name, zone string) {
 	}
 }
 
-// newAwaited is met when an upgrade waits for new nodes that are not Spot nodes. If it is never met, checkSpotNotAwaited no longer recognizes a
-// scheduleRunAfterSoak by its words.
+// newAwaited is counted when an upgrade waits for new nodes that are not Spot nodes. If no world counts it, checkSpotNotAwaited does not
+// recognize the text of such a wait.
 const newAwaited = "new nodes are waited for"
 
 // checkSpotNotAwaited checks G23: the upgrade does not wait until launched Spot nodes are Ready.

@@ -12,8 +12,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// addUserRequests adds users on other machines who request something of the upgrade. Half of them are in worlds in which nothing else goes
-// wrong, so that every promise made to them can be checked exactly. It draws from its own generator, as rare does.
+// addUserRequests adds users on other machines who request a pause, an abort or a rollback. In half of these worlds nothing else goes
+// wrong, so that the strictest rules apply. It draws from its own generator.
 func addUserRequests(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x76657262))}
 	if !d.chance(20) {
@@ -33,7 +33,7 @@ func addUserRequests(p *Plan) {
 
 func verbActors() []ActorKind { return []ActorKind{Pauses, Aborts, RollsBack} }
 
-// requestVerb leaves a verb for an upgrade that is running or stopped half-way. A way back can be paused and aborted, too.
+// requestVerb stores a user's request for an upgrade that is running or resumable. It returns false if the command would refuse it.
 func (u *user) requestVerb(verb record.Verb) bool {
 	rec := &u.stored.record
 	if (u.c.plan.isDelegated() || u.c.plan.keepsTarget()) && upgrade.Allows(rec, verb) != nil {
@@ -49,7 +49,7 @@ func (u *user) requestVerb(verb record.Verb) bool {
 	return true
 }
 
-// storeRequest stores a request. A process hears of it as late as of anything else that is stored.
+// storeRequest stores a request. A running process sees it after up to WatchLag.
 func (u *user) storeRequest(asked record.Asked) {
 	u.stored.asked = asked
 	if process := u.process; !process.dead {
@@ -69,7 +69,7 @@ func (u *user) requestPause(minutes int) bool {
 	asked := u.stored.asked
 	u.c.after(time.Duration(1+minutes%40)*time.Minute, func() {
 		if u.stored.asked != asked || u.done {
-			return // it was aborted or rolled back instead
+			return // the upgrade was aborted or rolled back instead
 		}
 		u.rules.logf("somebody resumes")
 		u.storeRequest(record.Asked{})
@@ -81,7 +81,7 @@ func (u *user) requestPause(minutes int) bool {
 	return true
 }
 
-// requestUndo requests an abort or a rollback. The user who asked carries it out once the upgrading process has stopped.
+// requestUndo requests an abort or a rollback. The command of that user carries it out after the running process has stopped.
 func (u *user) requestUndo(verb record.Verb) bool {
 	if !u.requestVerb(verb) {
 		return false
@@ -94,7 +94,8 @@ func (u *user) requestUndo(verb record.Verb) bool {
 	return true
 }
 
-// recordToContinue returns the record and the revision with which the command continues: the same upgrade, or the verb that undoes it.
+// recordToContinue returns the record with which the command continues, and its target revision. The command continues the same
+// upgrade, or undoes it.
 func (u *user) recordToContinue(rec record.Record) (record.Record, string) {
 	if u.undoVerb == record.VerbAbort {
 		aborting := rec.AsAborting()
@@ -105,7 +106,7 @@ func (u *user) recordToContinue(rec record.Record) (record.Record, string) {
 	}
 	to, err := upgrade.RollbackTarget(&rec)
 	if err != nil && rec.Phase == record.PhaseDeleteBlue {
-		u.undoVerb = "" // it is refused, since no process was left that could have heard of it
+		u.undoVerb = "" // the command refuses it in this phase
 	}
 	if u.undoVerb != record.VerbRollback {
 		return u.reopenRecord(rec)
@@ -116,8 +117,8 @@ func (u *user) recordToContinue(rec record.Record) (record.Record, string) {
 	return upgrade.AsRollback(&rec, revisionOf(to), u.c.now), to
 }
 
-// readGroup returns the group as the command that undoes the upgrade finds it. The previous process has just stopped, so the reading may
-// be older than that process's last requests.
+// readGroup returns the group with which the command begins. A command that undoes the upgrade may get a reading that is older than
+// the last requests of the previous process.
 func (u *user) readGroup() nodegroup.Group {
 	if u.undoVerb != "" {
 		if group, err := u.c.pollGroup(); err == nil {
@@ -127,7 +128,7 @@ func (u *user) readGroup() nodegroup.Group {
 	return u.c.readGroup()
 }
 
-// retarget returns the group as it is observed when another revision is the wanted one.
+// retarget returns the group's reading with another wanted revision.
 func retarget(g nodegroup.Group, wanted string) nodegroup.Group {
 	if !g.Can.ListInstances || g.Wanted.ID == wanted {
 		return g
@@ -140,7 +141,7 @@ func retarget(g nodegroup.Group, wanted string) nodegroup.Group {
 	return g
 }
 
-// checkPauseRequest checks a decision against the user's request: during a pause no node is started (GKE G25).
+// checkPauseRequest checks a decision against the user's request: after a request to pause, no node is started (GKE G25).
 func (r *rules) checkPauseRequest(w *upgrade.World, step *upgrade.Step) {
 	asked := w.Asked
 	if asked.Run == "" || asked.Run != step.Record.Run {
@@ -157,7 +158,7 @@ func (r *rules) checkPauseRequest(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// checkPaused checks G25: an upgrade that was asked to pause stops with no node half-way.
+// checkPaused checks G25: an upgrade that a user paused finishes all started nodes before it stops.
 func (r *rules) checkPaused(rec record.Record) {
 	for name, n := range rec.Nodes {
 		if n.Batch > 0 && n.State != record.NodeQuarantined && n.State != record.NodeDrained && n.State != record.NodeParked {
@@ -169,7 +170,7 @@ func (r *rules) checkPaused(rec record.Record) {
 	}
 }
 
-// checkAborted checks a group whose upgrade was aborted: the upgrade leaves nothing behind except nodes with pods, and names them.
+// checkAborted checks a group after an abort: no node has marks of the upgrade, and the group has its earlier revision and size.
 func (r *rules) checkAborted(record record.Record) {
 	for name, node := range r.c.nodes {
 		if i := r.c.instanceOf(node); r.c.plan.listsMachines() && (i == nil || i.leaving) {
@@ -205,7 +206,7 @@ func (r *rules) checkAbortedSize(record record.Record) {
 	switch {
 	case owed < 0 && !strings.Contains(record.Message, "fewer node"), owed > 0 && k.desired > r.desired && !more:
 		r.fail("I9", "it is aborted owing %d nodes, and says %q", owed, record.Message)
-	case more && r.quiet && k.desired <= r.desired: // others removed as many
+	case more && r.quiet && k.desired <= r.desired: // other actors removed as many
 		r.fail("I9", "it is aborted with %d nodes, of %d before, and says %q", k.desired, r.desired, record.Message)
 	case !r.hasOnlyUserRequests() || record.Rollback: // a way back leaves nodes that are new, but not new to it
 	case owed < 0:

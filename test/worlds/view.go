@@ -16,7 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// view is the cluster as a process has seen it: complete when the process began, and changed by its watch events since.
+// view is the cluster as a process has seen it: its state when the process began, changed by the watch events since then.
 type view struct {
 	nodes     map[string]*corev1.Node
 	pods      map[types.UID]*corev1.Pod
@@ -25,7 +25,8 @@ type view struct {
 	indexed   bool
 	disrupted map[types.NamespacedName]time.Time
 	workloads *drain.WorkloadIndex
-	// shown contains each node's pods as they were last returned. As in package cluster, the slice stays the same while the pods do.
+	// shown contains each node's pods as joinMembers last returned them. As in package cluster, unchanged pods are returned in the
+	// same slice.
 	shown map[string][]*corev1.Pod
 }
 
@@ -76,7 +77,7 @@ func (v *view) indexedBudgets() drain.Budgets {
 	return v.index
 }
 
-// joinMembers joins the nodes that belong to the group, or were started by the record, with their instances and pods.
+// joinMembers joins the nodes with their instances and pods. It returns the group's nodes, and the started nodes of the record.
 func (v *view) joinMembers(group *nodegroup.Group, record *record.Record) []nodegroup.Member {
 	machines := make(map[string]bool, len(group.Instances))
 	for i := range group.Instances {

@@ -11,8 +11,8 @@ import (
 // sample is the number of worlds in one run of the tests; make worlds runs many more.
 const sample = 300
 
-// TestWorlds upgrades the first worlds, and those that once broke a rule. It reports a world that breaks a rule by its seed. go run
-// ./test/worlds/cmd/worlds -first SEED -n 1 -v shrinks that world and prints what happens.
+// TestWorlds runs the first worlds, and the stored worlds that once broke a rule. To shrink a world that breaks a rule, and to print
+// its events, run: go run ./test/worlds/cmd/worlds -first SEED -n 1 -v
 func TestWorlds(t *testing.T) {
 	found, err := worlds.StoredPlans()
 	if err != nil || len(found) == 0 {

@@ -16,27 +16,28 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/worlds"
 )
 
-// hunt is the settings of a search for mutants: how many worlds for each mutant, and how many mutants in parallel. If strategy is set,
-// only worlds with that strategy count. A known mutant is first searched in the world of its seed, unless forget is set.
+// hunt contains the settings of a search for mutants.
 type hunt struct {
+	// worlds is the number of worlds for each mutant. parallel is the number of mutants at the same time. If strategy is set, only
+	// worlds with that strategy count. known is the seed of the world that last found each mutant. It is not used if forget is set.
 	worlds, parallel int
 	strategy         string
 	known            map[string]uint64
 	forget           bool
 }
 
-// huntResult is the result of a hunt.
+// huntResult is the result of the search for one mutant.
 type huntResult struct {
 	mutant mutant.Mutant
-	// broken is the rule that the mutant broke, in the world of that name. err is set if it broke none.
+	// broken is the rule that the mutant broke. world is the name of that world. err is set if the mutant broke no rule.
 	broken, world string
-	// innocent lists the worlds that break a rule without the mutant, too.
+	// innocent lists the worlds that also break a rule without the mutant.
 	innocent []string
 	took     time.Duration
 	err      error
 }
 
-// huntAll hunts the mutants in parallel and yields the results in the order of the mutants.
+// huntAll searches for the mutants in parallel and yields the results in the order of the mutants.
 func (h hunt) huntAll(mutants []mutant.Mutant) func(func(huntResult) bool) {
 	return func(yield func(huntResult) bool) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -63,7 +64,7 @@ func (h hunt) huntAll(mutants []mutant.Mutant) func(func(huntResult) bool) {
 	}
 }
 
-// huntOne builds the worlds with a mutant in them and runs them.
+// huntOne builds the command worlds with the mutant, and runs worlds until one finds the mutant.
 func (h hunt) huntOne(ctx context.Context, m mutant.Mutant) huntResult {
 	began := time.Now()
 	t := huntResult{mutant: m}
@@ -107,8 +108,8 @@ func (h hunt) searchWorlds(ctx context.Context, binary string, t *huntResult) er
 	return h.runWorlds(ctx, binary, t, "-n", strconv.Itoa(h.worlds), "-found", "-strategy", h.strategy)
 }
 
-// runWorlds runs worlds with the mutant, one after the other, until one breaks a rule that it does not break in this process. This process
-// runs the unchanged product. chase returns an error if no world does.
+// runWorlds runs worlds with the mutant, one after the other, until one breaks a rule. That world must not break a rule in this
+// process, which runs the unchanged product. runWorlds returns an error if no world finds the mutant.
 func (h hunt) runWorlds(ctx context.Context, binary string, t *huntResult, which ...string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -133,7 +134,7 @@ func (h hunt) runWorlds(ctx context.Context, binary string, t *huntResult, which
 		}
 	}
 	cancel()
-	_ = run.Wait() // it is killed, or fails because worlds broke rules
+	_ = run.Wait() // the error is expected: the process is killed, or fails because worlds broke rules
 	switch {
 	case t.broken != "":
 		return nil
@@ -144,8 +145,8 @@ func (h hunt) runWorlds(ctx context.Context, binary string, t *huntResult, which
 	}
 }
 
-// noteBrokenWorld records the mutant as the cause of a broken world, unless the world also breaks without it. number is the world's seed, or
-// its number among the stored worlds, as kind says.
+// noteBrokenWorld records a world that broke a rule with the mutant. If it also breaks a rule without the mutant, the world is
+// innocent. kind and number name the world: "seed" and its seed, or "found" and its number among the stored worlds.
 func (t *huntResult) noteBrokenWorld(world, kind, number, rule string) error {
 	plan, err := planOf(kind, number)
 	if err != nil {

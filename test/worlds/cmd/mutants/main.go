@@ -1,6 +1,6 @@
-// Command mutants plants bugs in copies of the state machine, one at a time, and never in the product. It counts how many random
-// worlds it takes until one breaks a rule that it does not break without the bug. A mutant that no world finds is a gap in the rules
-// or in the worlds.
+// Command mutants tests the rules of the worlds. It builds the worlds with one bug at a time in a copy of the state machine, and runs
+// them until one breaks a rule that it does not break without the bug. A mutant that no world finds shows a gap in the rules or in the
+// worlds.
 package main
 
 import (
@@ -36,8 +36,8 @@ func main() {
 	}
 }
 
-// run hunts every mutant and prints a line for each. It records in which worlds the mutants were found. It returns an error if a
-// mutant is not found. If a mutant cannot be planted, it returns an error before the hunt.
+// run searches for every mutant and prints a line for each. It stores the seeds of the worlds that found mutants. It returns an error
+// if a mutant is not found. If a mutant cannot be planted, it returns an error before the search.
 func run(out io.Writer, h hunt, dir, only string) error {
 	mutants, err := mutant.ReadAll(dir, only)
 	if err != nil {

@@ -31,7 +31,7 @@ func TestEveryMutantCanBePlanted(t *testing.T) {
 	}
 }
 
-// TestAPlantedBugIsFound hunts two mutants, which are found, and a harmless change, which is not.
+// TestAPlantedBugIsFound checks that two mutants are found, and that a harmless change is not.
 func TestAPlantedBugIsFound(t *testing.T) {
 	t.Chdir("../../../..")
 	mutants, err := mutant.ReadAll(folder, "*")

@@ -16,7 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/worlds"
 )
 
-// shrinks is how many smaller worlds are tried.
+// shrinks is the number of smaller worlds that are run at most.
 const shrinks = 400
 
 type options struct {
@@ -49,7 +49,8 @@ func main() {
 	}
 }
 
-// run runs the worlds and prints the histogram. It returns an error if a rule was broken, or if something was met too seldom.
+// run runs the worlds and prints the histogram. It returns an error if a rule was broken, or if a declared word was reached too
+// seldom.
 func run(out io.Writer, o options) error {
 	if o.store {
 		return printPlans(out, o)
