@@ -17,7 +17,7 @@ import (
 func TestArchitectureListsImports(t *testing.T) {
 	imported := map[string]map[string]bool{}
 	for _, src := range sources(t) {
-		if src.isTest() || !under(src.path, "pkg") && !under(src.path, "cmd") {
+		if src.isTest() || !isUnder(src.path, "pkg") && !isUnder(src.path, "cmd") {
 			continue
 		}
 		if imported[src.dir()] == nil {
@@ -29,7 +29,7 @@ func TestArchitectureListsImports(t *testing.T) {
 			}
 		}
 	}
-	report(t, importTableFaults(read(t, "docs/internals/architecture.md"), imported))
+	reportFaults(t, importTableFaults(readFile(t, "docs/internals/architecture.md"), imported))
 }
 
 // importTableFaults lists the packages without a row, and the rows whose last cell does not list the package's imports. A row is
@@ -43,11 +43,11 @@ func importTableFaults(page string, imported map[string]map[string]bool) (faults
 	for _, cells := range row.FindAllStringSubmatch(page, -1) {
 		names := map[string]bool{}
 		for folder, imports := range imported {
-			if folder != cells[1] && (known[folder] || !under(folder, cells[1])) {
+			if folder != cells[1] && (known[folder] || !isUnder(folder, cells[1])) {
 				continue
 			}
 			for name := range imports {
-				if name != cells[1] && (known[name] || !under(name, cells[1])) {
+				if name != cells[1] && (known[name] || !isUnder(name, cells[1])) {
 					names["`"+path.Base(name)+"`"] = true
 				}
 			}
@@ -75,13 +75,13 @@ func TestImportTableRule(t *testing.T) {
 		"| x | `pkg/a` | is a | `b` |\n| | `pkg/b` | is b | – |\n| | `pkg/c` with `d` | is c | – |\n":      "pkg/a imports `b`, `d`, and its row says `b`",
 		"| x | `pkg/a` | is a | `b`, `d` |\n| | `pkg/c` with `d` | is c | – |\n":                           "pkg/b has no row",
 	} {
-		want(t, importTableFaults(page, imported), fault)
+		checkFaults(t, importTableFaults(page, imported), fault)
 	}
 }
 
 // TestStateMachineIsDocumented checks that the package comment names each phase and each state of a node.
 func TestStateMachineIsDocumented(t *testing.T) {
-	doc := strings.Join(strings.Fields(strings.ReplaceAll(read(t, "pkg/upgrade/doc.go"), "//", "")), " ")
+	doc := strings.Join(strings.Fields(strings.ReplaceAll(readFile(t, "pkg/upgrade/doc.go"), "//", "")), " ")
 	for _, name := range record.Strategies() {
 		var phases []string
 		for _, phase := range upgrade.Phases(name) {
@@ -91,7 +91,7 @@ func TestStateMachineIsDocumented(t *testing.T) {
 			t.Errorf("the package comment does not say %q", line)
 		}
 	}
-	for _, decl := range regexp.MustCompile(`(?m)^\tNode\w+ +NodeState = "(\w+)"$`).FindAllStringSubmatch(read(t, "pkg/upgrade/record/node.go"), -1) {
+	for _, decl := range regexp.MustCompile(`(?m)^\tNode\w+ +NodeState = "(\w+)"$`).FindAllStringSubmatch(readFile(t, "pkg/upgrade/record/node.go"), -1) {
 		if !strings.Contains(doc, decl[1]) {
 			t.Errorf("the package comment does not name the state %s", decl[1])
 		}
@@ -100,7 +100,7 @@ func TestStateMachineIsDocumented(t *testing.T) {
 
 // TestArchitectureListsPurePackages checks that the page names exactly the packages whose purity is tested.
 func TestArchitectureListsPurePackages(t *testing.T) {
-	sentence := regexp.MustCompile("(?m)^((?:`[\\w/]+`(?: with | and |, )?)+) are pure:").FindStringSubmatch(read(t, "docs/internals/architecture.md"))
+	sentence := regexp.MustCompile("(?m)^((?:`[\\w/]+`(?: with | and |, )?)+) are pure:").FindStringSubmatch(readFile(t, "docs/internals/architecture.md"))
 	if sentence == nil {
 		t.Fatal("docs/internals/architecture.md does not say which packages are pure")
 	}
@@ -109,7 +109,7 @@ func TestArchitectureListsPurePackages(t *testing.T) {
 		named = append(named, m[1])
 	}
 	slices.Sort(named)
-	if tested := slices.Sorted(slices.Values(pure())); !slices.Equal(named, tested) {
+	if tested := slices.Sorted(slices.Values(pureFolders())); !slices.Equal(named, tested) {
 		t.Errorf("docs/internals/architecture.md calls %q pure, and the test checks %q", named, tested)
 	}
 }

@@ -25,7 +25,7 @@ func catalogueRow(r *preflight.Rule) string {
 // TestRulesPageMatchesTheCatalogue checks that --explain and docs/internals/rules.md say the same. With -update it adds the missing rows to the
 // page.
 func TestRulesPageMatchesTheCatalogue(t *testing.T) {
-	file := filepath.Join(root(t), rulesPage)
+	file := filepath.Join(repoRoot(t), rulesPage)
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -80,8 +80,8 @@ func isQuoted(expr ast.Expr) bool {
 
 func TestPrintedCommandsAreQuoted(t *testing.T) {
 	for _, src := range sources(t) {
-		if !src.isTest() && (under(src.dir(), "pkg") || under(src.dir(), "cmd")) {
-			report(t, commandFaults(src))
+		if !src.isTest() && (isUnder(src.dir(), "pkg") || isUnder(src.dir(), "cmd")) {
+			reportFaults(t, commandFaults(src))
 		}
 	}
 }
@@ -107,7 +107,7 @@ func TestCommandRule(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			src := mustParse(t, "pkg/plugin/a.go", "package plugin\n\nvar x = "+c.expr+"\n")
-			want(t, commandFaults(src), c.want)
+			checkFaults(t, commandFaults(src), c.want)
 		})
 	}
 }

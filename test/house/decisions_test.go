@@ -20,28 +20,28 @@ func decisionFaults(index string, names []string) []string {
 	numbers := map[string]bool{}
 	for _, name := range names {
 		number, _, _ := strings.Cut(name, "-")
-		faults = append(faults, failed(
+		faults = append(faults, failedChecks(
 			check{slices.Contains(linked, name), name + " is not in the index"},
 			check{!numbers[number], name + " has a number that is taken"},
 		)...)
 		numbers[number] = true
 	}
 	for _, name := range linked {
-		faults = append(faults, failed(check{slices.Contains(names, name), "the index links " + name + ", which is not there"})...)
+		faults = append(faults, failedChecks(check{slices.Contains(names, name), "the index links " + name + ", which is not there"})...)
 	}
 	return faults
 }
 
 func TestDecisionIndex(t *testing.T) {
 	const folder = "docs/decisions"
-	found, err := filepath.Glob(filepath.Join(root(t), folder, "[0-9][0-9][0-9][0-9]-*.md"))
+	found, err := filepath.Glob(filepath.Join(repoRoot(t), folder, "[0-9][0-9][0-9][0-9]-*.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range found {
 		found[i] = filepath.Base(found[i])
 	}
-	report(t, decisionFaults(read(t, folder+"/README.md"), found))
+	reportFaults(t, decisionFaults(readFile(t, folder+"/README.md"), found))
 }
 
 func TestDecisionRule(t *testing.T) {
@@ -56,6 +56,6 @@ func TestDecisionRule(t *testing.T) {
 		"a number twice": {"[a](0001-a.md) [b](0001-b.md)", []string{"0001-a.md", "0001-b.md"}, "0001-b.md has a number that is taken"},
 	}
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) { want(t, decisionFaults(c.index, c.names), c.want) })
+		t.Run(name, func(t *testing.T) { checkFaults(t, decisionFaults(c.index, c.names), c.want) })
 	}
 }

@@ -25,7 +25,7 @@ type document struct {
 func decodeDocuments(t *testing.T, name string) []any {
 	t.Helper()
 	var all []any
-	for _, text := range strings.Split(read(t, name), "\n---\n") {
+	for _, text := range strings.Split(readFile(t, name), "\n---\n") {
 		var head document
 		if err := yaml.Unmarshal([]byte(text), &head); err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -118,7 +118,7 @@ func TestDeployedJobsAreTheSame(t *testing.T) {
 		t.Errorf("the Job is\n%s\nand the CronJob creates\n%s", first, second)
 	}
 	var m manifest
-	if err := yaml.Unmarshal([]byte(read(t, "krew.yaml")), &m); err != nil {
+	if err := yaml.Unmarshal([]byte(readFile(t, "krew.yaml")), &m); err != nil {
 		t.Fatal(err)
 	}
 	if _, tag, _ := strings.Cut(once.Template.Spec.Containers[0].Image, ":"); tag != m.Spec.Version {
@@ -128,8 +128,8 @@ func TestDeployedJobsAreTheSame(t *testing.T) {
 
 // TestImageIsBuiltWithTheReleasesGo compares the version of Go in the Dockerfile with the one in go.mod, which releases use.
 func TestImageIsBuiltWithTheReleasesGo(t *testing.T) {
-	toolchain := regexp.MustCompile(`(?m)^toolchain go(1\.\S+)$`).FindStringSubmatch(read(t, "go.mod"))
-	image := regexp.MustCompile(`(?m)^FROM .*\bgolang:(\S+) `).FindStringSubmatch(read(t, "deploy/Dockerfile"))
+	toolchain := regexp.MustCompile(`(?m)^toolchain go(1\.\S+)$`).FindStringSubmatch(readFile(t, "go.mod"))
+	image := regexp.MustCompile(`(?m)^FROM .*\bgolang:(\S+) `).FindStringSubmatch(readFile(t, "deploy/Dockerfile"))
 	if toolchain == nil || image == nil {
 		t.Fatalf("go.mod has the toolchain %q, and deploy/Dockerfile the image %q: name both", toolchain, image)
 	}
@@ -140,7 +140,7 @@ func TestImageIsBuiltWithTheReleasesGo(t *testing.T) {
 
 // TestEachManifestIsChecked finds manifests that no test decodes.
 func TestEachManifestIsChecked(t *testing.T) {
-	entries, err := os.ReadDir(filepath.Join(root(t), "deploy"))
+	entries, err := os.ReadDir(filepath.Join(repoRoot(t), "deploy"))
 	if err != nil {
 		t.Fatal(err)
 	}

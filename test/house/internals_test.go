@@ -22,9 +22,9 @@ func TestInternalsNameExistingDeclarations(t *testing.T) {
 		"one-node.md":       {"pkg/upgrade", 40},
 		"eviction-order.md": {"pkg/drain/schedule", 30},
 	}
-	has := declared(sources(t))
+	has := declaredNames(sources(t))
 	testedElsewhere := []string{"architecture.md", "rules.md", "glossary.md"} // in architecture_test.go, in rules_test.go; a glossary names no code
-	files, err := os.ReadDir(filepath.Join(root(t), "docs/internals"))
+	files, err := os.ReadDir(filepath.Join(repoRoot(t), "docs/internals"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestInternalsNameExistingDeclarations(t *testing.T) {
 			t.Errorf("docs/internals/%s is not tested", file.Name())
 			continue
 		}
-		faults, named := internalsFaults(read(t, "docs/internals/"+file.Name()), page.folder, has)
+		faults, named := internalsFaults(readFile(t, "docs/internals/"+file.Name()), page.folder, has)
 		for _, fault := range faults {
 			t.Errorf("%s: %s", file.Name(), fault)
 		}
@@ -52,11 +52,11 @@ func TestEvictionOrderNumbers(t *testing.T) {
 	values := map[string]string{}
 	for _, src := range sources(t) {
 		if !src.isTest() && (src.dir() == "pkg/drain/schedule" || src.path == "pkg/upgrade/window.go") {
-			maps.Copy(values, constants(src.file))
+			maps.Copy(values, numberConstants(src.file))
 		}
 	}
 	rows := 0
-	for _, row := range regexp.MustCompile("(?m)^\\| ((?:`\\w+`(?:, )?)+) in `[\\w/]+\\.go` \\| ([^|]+) \\|").FindAllStringSubmatch(read(t, "docs/internals/eviction-order.md"), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| ((?:`\\w+`(?:, )?)+) in `[\\w/]+\\.go` \\| ([^|]+) \\|").FindAllStringSubmatch(readFile(t, "docs/internals/eviction-order.md"), -1) {
 		names, written := regexp.MustCompile(`\w+`).FindAllString(row[1], -1), strings.Split(row[2], ", ")
 		for i, name := range names {
 			if rows++; len(written) != len(names) || values[name] != written[i] {
@@ -69,8 +69,8 @@ func TestEvictionOrderNumbers(t *testing.T) {
 	}
 }
 
-// constants returns the constants of a file that are an integer, or an integer times a unit of time: "32", "0.2 s", "50 ms".
-func constants(file *ast.File) map[string]string {
+// numberConstants returns the constants of a file that are an integer, or an integer times a unit of time: "32", "0.2 s", "50 ms".
+func numberConstants(file *ast.File) map[string]string {
 	values := map[string]string{}
 	ast.Inspect(file, func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)
@@ -118,8 +118,8 @@ func TestInternalsFaults(t *testing.T) {
 	}
 }
 
-// declared returns the names of the functions, types and constants of each file that is not a test.
-func declared(all []source) map[string][]string {
+// declaredNames returns the names of the functions, types and constants of each file that is not a test.
+func declaredNames(all []source) map[string][]string {
 	names := map[string][]string{}
 	for _, src := range all {
 		if src.isTest() {

@@ -30,9 +30,9 @@ type k9sPlugin struct {
 	OverwriteOutput bool     `json:"overwriteOutput"`
 }
 
-// taken lists the keys that the node view already uses: k9s v0.51's own, and the keys by which v0.32 sorted by ROLE, CPU and MEM.
+// usedKeys lists the keys that the node view already uses: k9s v0.51's own, and the keys by which v0.32 sorted by ROLE, CPU and MEM.
 // k9s ignores a plugin on one of these keys, and after a sort it uses Shift-P itself.
-func taken() []string {
+func usedKeys() []string {
 	return []string{
 		"c", "d", "e", "q", "r", "s", "u", "y",
 		"Ctrl-A", "Ctrl-C", "Ctrl-D", "Ctrl-E", "Ctrl-G", "Ctrl-R", "Ctrl-S", "Ctrl-W", "Ctrl-Z",
@@ -66,20 +66,20 @@ func k9sFaults(text []byte) []string {
 
 func pluginFaults(p k9sPlugin) []string {
 	key := regexp.MustCompile(`^([a-z]|Shift-[A-Z]|Ctrl-[A-Z]|F[0-9]+)$`)
-	return failed(
+	return failedChecks(
 		check{p.ShortCut != "", "shortCut is missing"},
 		check{p.ShortCut == "" || key.MatchString(p.ShortCut), "k9s knows no key " + p.ShortCut},
-		check{!slices.Contains(taken(), p.ShortCut), "key " + p.ShortCut + " is taken in the node view"},
+		check{!slices.Contains(usedKeys(), p.ShortCut), "key " + p.ShortCut + " is taken in the node view"},
 		check{!p.Override, "override takes a key away from k9s"},
 		check{p.Description != "", "description is missing"},
 		check{slices.Equal(p.Scopes, []string{"nodes"}), "scopes is not the node view"},
 		check{p.Command != "", "command is missing"},
-		check{follows(p.Args, "--node", "$NAME"), "the selected node is not passed with --node"},
+		check{hasFlagValue(p.Args, "--node", "$NAME"), "the selected node is not passed with --node"},
 		check{p.Command == "" || p.Command == "env" && len(p.Args) > 0 && p.Args[0] == "KUBECONFIG=$KUBECONFIG", "k9s's kubeconfig is not passed on"},
 		check{p.Confirm || !slices.Contains(p.Args, "pause"), "pause does not ask, and k9s is not told to"},
-		check{follows(p.Args, "--context", "$CONTEXT"), "k9s's context is not passed with --context"},
-		check{p.Dangerous || readOnly(p.Args), "it changes the cluster, and is not marked dangerous"},
-		check{!splices(p.Args), "a variable is spliced into a script: pass it as an argument"},
+		check{hasFlagValue(p.Args, "--context", "$CONTEXT"), "k9s's context is not passed with --context"},
+		check{p.Dangerous || isReadOnly(p.Args), "it changes the cluster, and is not marked dangerous"},
+		check{!hasSplicedVariable(p.Args), "a variable is spliced into a script: pass it as an argument"},
 	)
 }
 
@@ -89,7 +89,7 @@ type check struct {
 	fault string
 }
 
-func failed(checks ...check) []string {
+func failedChecks(checks ...check) []string {
 	var faults []string
 	for _, c := range checks {
 		if !c.holds {
@@ -99,20 +99,20 @@ func failed(checks ...check) []string {
 	return faults
 }
 
-// follows reports whether the value comes directly after the flag.
-func follows(args []string, flag, value string) bool {
+// hasFlagValue reports whether the value comes directly after the flag.
+func hasFlagValue(args []string, flag, value string) bool {
 	i := slices.Index(args, flag)
 	return i >= 0 && i+1 < len(args) && args[i+1] == value
 }
 
-// readOnly reports whether the command only shows a plan or a status.
-func readOnly(args []string) bool {
-	return slices.Contains(args, "--dry-run") || follows(args, "nodeupgrade", "status")
+// isReadOnly reports whether the command only shows a plan or a status.
+func isReadOnly(args []string) bool {
+	return slices.Contains(args, "--dry-run") || hasFlagValue(args, "nodeupgrade", "status")
 }
 
-// splices reports whether k9s would replace a variable inside a script. The pattern is that of k9s's Env.Substitute. It matches
+// hasSplicedVariable reports whether k9s would replace a variable inside a script. The pattern is that of k9s's Env.Substitute. It matches
 // even $1, but not $@ and $?.
-func splices(args []string) bool {
+func hasSplicedVariable(args []string) bool {
 	variable := regexp.MustCompile(`\$!?[\w-]|\$\{`)
 	for i, arg := range args {
 		if i > 0 && args[i-1] == "-c" && variable.MatchString(arg) {
@@ -123,7 +123,7 @@ func splices(args []string) bool {
 }
 
 func TestK9sPlugins(t *testing.T) {
-	report(t, k9sFaults([]byte(read(t, "plugins.yaml"))))
+	reportFaults(t, k9sFaults([]byte(readFile(t, "plugins.yaml"))))
 }
 
 func TestK9sRule(t *testing.T) {
@@ -171,7 +171,7 @@ func TestK9sRule(t *testing.T) {
 			if !strings.Contains(good, c.old) {
 				t.Fatalf("the case replaces %q, which the text does not contain", c.old)
 			}
-			want(t, k9sFaults([]byte(strings.Replace(good, c.old, c.new, 1))), c.want)
+			checkFaults(t, k9sFaults([]byte(strings.Replace(good, c.old, c.new, 1))), c.want)
 		})
 	}
 }

@@ -64,7 +64,7 @@ func krewFaults(text []byte) []string {
 	faults := append(headFaults(m), wordingFaults(m)...)
 	seen := map[string]bool{}
 	for _, p := range m.Spec.Platforms {
-		faults = append(faults, failed(check{!seen[p.name()], p.name() + " is there twice"})...)
+		faults = append(faults, failedChecks(check{!seen[p.name()], p.name() + " is there twice"})...)
 		seen[p.name()] = true
 		for _, fault := range platformFaults(m, p) {
 			faults = append(faults, p.name()+": "+fault)
@@ -75,7 +75,7 @@ func krewFaults(text []byte) []string {
 
 func headFaults(m manifest) []string {
 	semver := regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
-	return failed(
+	return failedChecks(
 		check{m.APIVersion == "krew.googlecontainertools.github.com/v1alpha2", "apiVersion is " + m.APIVersion},
 		check{m.Kind == "Plugin", "kind is " + m.Kind},
 		check{m.Metadata.Name == "nodeupgrade", "the plugin is called " + m.Metadata.Name},
@@ -88,7 +88,7 @@ func headFaults(m manifest) []string {
 func wordingFaults(m manifest) []string {
 	short, long := m.Spec.ShortDescription, m.Spec.Description
 	wide := slices.ContainsFunc(strings.Split(long, "\n"), func(line string) bool { return len(line) > 80 })
-	return failed(
+	return failedChecks(
 		check{short != "", "there is no shortDescription"},
 		check{len(short) <= 50, fmt.Sprintf("shortDescription has %d characters, at most 50", len(short))},
 		check{!strings.ContainsAny(short, "\r\n"), "shortDescription has more than one line"},
@@ -107,7 +107,7 @@ func platformFaults(m manifest, p krewPlatform) []string {
 	}
 	archive := fmt.Sprintf("kubectl-nodeupgrade_%s_%s%s", m.Spec.Version, strings.ReplaceAll(p.name(), "/", "_"), ext)
 	uri := m.Spec.Homepage + "/releases/download/" + m.Spec.Version + "/" + archive
-	return failed(
+	return failedChecks(
 		check{slices.Contains(krewPlatforms(), p.name()), "krew knows no such platform"},
 		check{p.URI == uri, "uri names " + path.Base(p.URI) + ", not " + uri},
 		check{regexp.MustCompile(`^[a-f0-9]{64}$`).MatchString(p.Sha256), "sha256 is not 64 lower-case hex digits"},
@@ -116,7 +116,7 @@ func platformFaults(m manifest, p krewPlatform) []string {
 }
 
 func TestKrewManifest(t *testing.T) {
-	report(t, krewFaults([]byte(read(t, "krew.yaml"))))
+	reportFaults(t, krewFaults([]byte(readFile(t, "krew.yaml"))))
 }
 
 func TestKrewRule(t *testing.T) {
@@ -177,7 +177,7 @@ spec:
 			if len(faults) > 1 { // every archive's address contains the version and the homepage
 				faults = faults[:1]
 			}
-			want(t, faults, c.want)
+			checkFaults(t, faults, c.want)
 		})
 	}
 }

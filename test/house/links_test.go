@@ -79,7 +79,7 @@ func linkFaults(name string, pages map[string]string, exists func(string) bool) 
 
 // TestLinksOfPages checks that each link from a page to another file or heading of the repository has a target.
 func TestLinksOfPages(t *testing.T) {
-	top, pages := root(t), map[string]string{}
+	top, pages := repoRoot(t), map[string]string{}
 	err := filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -106,7 +106,7 @@ func TestLinksOfPages(t *testing.T) {
 		return err == nil
 	}
 	for name := range pages {
-		report(t, linkFaults(name, pages, exists))
+		reportFaults(t, linkFaults(name, pages, exists))
 	}
 	if len(pages) < 40 {
 		t.Errorf("%d pages were found", len(pages))
@@ -130,7 +130,7 @@ func TestLinkRule(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			pages := map[string]string{"d/p.md": c.text, "d/q.md": "# Which one?\n"}
-			want(t, linkFaults("d/p.md", pages, func(name string) bool { return name == "d/f.yaml" }), c.want)
+			checkFaults(t, linkFaults("d/p.md", pages, func(name string) bool { return name == "d/f.yaml" }), c.want)
 		})
 	}
 }

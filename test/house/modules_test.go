@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// required returns the versions of the modules that a go.mod requires. It omits requirements at v0.0.0, because a replace line
+// requiredVersions returns the versions of the modules that a go.mod requires. It omits requirements at v0.0.0, because a replace line
 // overrides them.
-func required(goMod string) map[string]string {
+func requiredVersions(goMod string) map[string]string {
 	versions := map[string]string{}
 	for _, line := range regexp.MustCompile(`(?m)^(?:require )?\t?([a-z0-9.-]+\.[a-z]+/\S+) (v\S+)`).FindAllStringSubmatch(goMod, -1) {
 		if line[2] != "v0.0.0" {
@@ -25,7 +25,7 @@ func required(goMod string) map[string]string {
 // import them, are compiled twice.
 func versionFaults(product, controlPlane string) []string {
 	var faults []string
-	ours, theirs := required(product), required(controlPlane)
+	ours, theirs := requiredVersions(product), requiredVersions(controlPlane)
 	for _, name := range slices.Sorted(maps.Keys(ours)) {
 		if version := theirs[name]; version != "" && version != ours[name] {
 			faults = append(faults, fmt.Sprintf("%s is %s in go.mod and %s in test/controlplane/kubernetes/go.mod: use the newer one in both", name, ours[name], version))
@@ -35,7 +35,7 @@ func versionFaults(product, controlPlane string) []string {
 }
 
 func TestControlPlaneSharesModules(t *testing.T) {
-	report(t, versionFaults(read(t, "go.mod"), read(t, "test/controlplane/kubernetes/go.mod")))
+	reportFaults(t, versionFaults(readFile(t, "go.mod"), readFile(t, "test/controlplane/kubernetes/go.mod")))
 }
 
 func TestVersionRule(t *testing.T) {
@@ -46,7 +46,7 @@ func TestVersionRule(t *testing.T) {
 		"replaced":           {"require a.b/c v1.0.0", "require a.b/c v0.0.0", ""},
 	}
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) { want(t, versionFaults(c.ours, c.theirs), c.want) })
+		t.Run(name, func(t *testing.T) { checkFaults(t, versionFaults(c.ours, c.theirs), c.want) })
 	}
 }
 
@@ -55,7 +55,7 @@ func dependencyFaults(goMod, page string) []string {
 	var direct, described []string
 	for line := range strings.Lines(goMod) {
 		if !strings.Contains(line, "// indirect") {
-			direct = slices.AppendSeq(direct, maps.Keys(required(line)))
+			direct = slices.AppendSeq(direct, maps.Keys(requiredVersions(line)))
 		}
 	}
 	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+/[^`]+)` \\| [^|]+ \\|$").FindAllStringSubmatch(page, -1) {
@@ -77,7 +77,7 @@ func dependencyFaults(goMod, page string) []string {
 }
 
 func TestDependenciesAreDescribed(t *testing.T) {
-	report(t, dependencyFaults(read(t, "go.mod"), read(t, "docs/dependencies.md")))
+	reportFaults(t, dependencyFaults(readFile(t, "go.mod"), readFile(t, "docs/dependencies.md")))
 }
 
 func TestDependencyRule(t *testing.T) {
@@ -90,6 +90,8 @@ func TestDependencyRule(t *testing.T) {
 		"a row of no words": {"| reads |", "| |", "no row for a.b/c"},
 	}
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) { want(t, dependencyFaults(goMod, strings.Replace(page, c.old, c.new, 1)), c.want) })
+		t.Run(name, func(t *testing.T) {
+			checkFaults(t, dependencyFaults(goMod, strings.Replace(page, c.old, c.new, 1)), c.want)
+		})
 	}
 }

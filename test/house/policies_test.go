@@ -63,14 +63,14 @@ func policyFor(action string) string {
 
 // roleFaults lists the rules of Kubernetes roles outside docs/permissions: a second copy of them would become outdated.
 func roleFaults(name, text string) []string {
-	if under(name, "docs/permissions") || !regexp.MustCompile(`(?m)^\s*kind: (Cluster)?Role\s*$`).MatchString(text) || !regexp.MustCompile(`(?m)^\s*rules:`).MatchString(text) {
+	if isUnder(name, "docs/permissions") || !regexp.MustCompile(`(?m)^\s*kind: (Cluster)?Role\s*$`).MatchString(text) || !regexp.MustCompile(`(?m)^\s*rules:`).MatchString(text) {
 		return nil
 	}
 	return []string{name + ": it has a role of its own: refer to docs/permissions"}
 }
 
 func TestRolesAreOnlyInPermissions(t *testing.T) {
-	top, seen := root(t), 0
+	top, seen := repoRoot(t), 0
 	err := filepath.WalkDir(top, func(name string, entry fs.DirEntry, err error) error {
 		rel, relErr := filepath.Rel(top, name)
 		switch {
@@ -80,7 +80,7 @@ func TestRolesAreOnlyInPermissions(t *testing.T) {
 			return filepath.SkipDir
 		case slices.Contains([]string{".md", ".yaml", ".yml"}, filepath.Ext(name)):
 			seen++
-			report(t, roleFaults(filepath.ToSlash(rel), read(t, rel)))
+			reportFaults(t, roleFaults(filepath.ToSlash(rel), readFile(t, rel)))
 		}
 		return nil
 	})
@@ -94,14 +94,14 @@ func TestRolesAreOnlyInPermissions(t *testing.T) {
 func TestCronJobBindsPublishedRoles(t *testing.T) {
 	published := map[string]bool{}
 	for _, file := range []string{"kubernetes-read.yaml", "kubernetes-operate.yaml"} {
-		for _, role := range documents(t, read(t, "docs/permissions/"+file)) {
+		for _, role := range readDocuments(t, readFile(t, "docs/permissions/"+file)) {
 			published[role.Kind+" "+role.Metadata.Namespace+"/"+role.Metadata.Name] = true
 		}
 	}
-	_, manifests, _ := strings.Cut(read(t, "docs/cronjob.md"), "```yaml\n")
+	_, manifests, _ := strings.Cut(readFile(t, "docs/cronjob.md"), "```yaml\n")
 	manifests, _, _ = strings.Cut(manifests, "\n```")
 	bound := 0
-	for _, binding := range documents(t, manifests) {
+	for _, binding := range readDocuments(t, manifests) {
 		kind, binds := strings.CutSuffix(binding.Kind, "Binding")
 		if !binds {
 			continue
@@ -123,8 +123,8 @@ type object struct {
 	RoleRef  struct{ Kind, Name string }
 }
 
-// documents reads the documents of a YAML text.
-func documents(t *testing.T, text string) []object {
+// readDocuments reads the documents of a YAML text.
+func readDocuments(t *testing.T, text string) []object {
 	t.Helper()
 	var all []object
 	for _, document := range strings.Split(text, "\n---\n") {
@@ -147,7 +147,7 @@ func TestRoleRule(t *testing.T) {
 		"the rules of the tool": {"docs/internals/rules.md", "rules: they check\n", ""},
 	}
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) { want(t, roleFaults(c.name, c.text), c.want) })
+		t.Run(name, func(t *testing.T) { checkFaults(t, roleFaults(c.name, c.text), c.want) })
 	}
 }
 
@@ -156,7 +156,7 @@ func TestRoleRule(t *testing.T) {
 func TestPoliciesMatchCalledActions(t *testing.T) {
 	granted := map[string]string{}
 	for _, file := range []string{"aws-read.json", "aws-operate.json", "aws-simulate.json"} {
-		text, err := os.ReadFile(filepath.Join(root(t), "docs/permissions", file))
+		text, err := os.ReadFile(filepath.Join(repoRoot(t), "docs/permissions", file))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 
 // TestPredicatesHaveNoSideEffects checks that a function whose name asks a question changes nothing that its caller can see.
 func TestPredicatesHaveNoSideEffects(t *testing.T) {
-	loaded, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax, Dir: root(t)}, "./pkg/...", "./cmd/...")
+	loaded, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax, Dir: repoRoot(t)}, "./pkg/...", "./cmd/...")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,8 +24,8 @@ func TestPredicatesHaveNoSideEffects(t *testing.T) {
 	}
 	changers := findChangers(loaded)
 	asked := 0
-	for _, f := range changers.all() {
-		if !asks(f.Name()) {
+	for _, f := range changers.functions() {
+		if !isQuestion(f.Name()) {
 			continue
 		}
 		if asked++; changers.why[f] != "" {
@@ -64,8 +64,8 @@ func TestPredicatesWithSideEffectsAreFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := findChangers([]*packages.Package{{Fset: fset, Syntax: []*ast.File{file}, TypesInfo: info}})
-		for _, f := range c.all() {
-			if asks(f.Name()) && c.why[f] != want {
+		for _, f := range c.functions() {
+			if isQuestion(f.Name()) && c.why[f] != want {
 				t.Errorf("%s: %q, want %q", body, c.why[f], want)
 			}
 		}
@@ -75,17 +75,17 @@ func TestPredicatesWithSideEffectsAreFound(t *testing.T) {
 // questions are the first words of names that ask a question.
 func questions() []string { return []string{"is", "has", "can", "are", "must", "may"} }
 
-// asks reports whether the name begins with such a word.
-func asks(name string) bool {
+// isQuestion reports whether the name begins with such a word.
+func isQuestion(name string) bool {
 	return slices.ContainsFunc(questions(), func(word string) bool {
 		rest, begins := strings.CutPrefix(strings.ToLower(name[:1])+name[1:], word)
 		return begins && rest != "" && rest[:1] == strings.ToUpper(rest[:1])
 	})
 }
 
-// keepers are functions that store their result in a field, so that they compute it only once. Nothing else depends on the stored
+// cachingFunctions are functions that store their result in a field, so that they compute it only once. Nothing else depends on the stored
 // result.
-func keepers() []string {
+func cachingFunctions() []string {
 	return []string{"classifyPodsOf", "findClosingTaint", "findShortage", "guardOf", "budgetsOfPeers"}
 }
 
@@ -111,9 +111,9 @@ func findChangers(loaded []*packages.Package) *changers {
 	}
 	for more := true; more; {
 		more = false
-		for _, f := range c.all() {
-			if c.why[f] == "" && !slices.Contains(keepers(), f.Name()) {
-				c.why[f] = c.examine(f)
+		for _, f := range c.functions() {
+			if c.why[f] == "" && !slices.Contains(cachingFunctions(), f.Name()) {
+				c.why[f] = c.describeChange(f)
 				more = more || c.why[f] != ""
 			}
 		}
@@ -121,8 +121,8 @@ func findChangers(loaded []*packages.Package) *changers {
 	return c
 }
 
-// all returns the functions in the order of their positions.
-func (c *changers) all() []*types.Func {
+// functions returns the functions in the order of their positions.
+func (c *changers) functions() []*types.Func {
 	var all []*types.Func
 	for f := range c.decls {
 		all = append(all, f)
@@ -131,8 +131,8 @@ func (c *changers) all() []*types.Func {
 	return all
 }
 
-// examine returns what the function changes through its receiver or a parameter, "" if no change is known.
-func (c *changers) examine(f *types.Func) (why string) {
+// describeChange returns what the function changes through its receiver or a parameter, "" if no change is known.
+func (c *changers) describeChange(f *types.Func) (why string) {
 	decl, info := c.decls[f], c.info[f]
 	shared := map[types.Object]bool{}
 	signature := f.Signature()
@@ -149,28 +149,28 @@ func (c *changers) examine(f *types.Func) (why string) {
 		switch n := n.(type) {
 		case *ast.AssignStmt:
 			for i, to := range n.Lhs {
-				if id, ok := to.(*ast.Ident); ok && n.Tok == token.DEFINE && i < len(n.Rhs) && refers(info, n.Rhs[i], shared) {
+				if id, ok := to.(*ast.Ident); ok && n.Tok == token.DEFINE && i < len(n.Rhs) && isSharedReference(info, n.Rhs[i], shared) {
 					shared[info.Defs[id]] = true
-				} else if reaches(info, to, shared) {
+				} else if isVisibleToCaller(info, to, shared) {
 					why = "assigns " + types.ExprString(to)
 				}
 			}
 		case *ast.IncDecStmt:
-			if reaches(info, n.X, shared) {
+			if isVisibleToCaller(info, n.X, shared) {
 				why = "changes " + types.ExprString(n.X)
 			}
 		case *ast.CallExpr:
-			why = c.examineCall(info, n, shared)
+			why = c.describeChangeByCall(info, n, shared)
 		}
 		return why == ""
 	})
 	return why
 }
 
-// examineCall returns which values shared with the caller the call changes.
-func (c *changers) examineCall(info *types.Info, call *ast.CallExpr, shared map[types.Object]bool) string {
+// describeChangeByCall returns which values shared with the caller the call changes.
+func (c *changers) describeChangeByCall(info *types.Info, call *ast.CallExpr, shared map[types.Object]bool) string {
 	var called types.Object
-	given := slices.ContainsFunc(call.Args, func(e ast.Expr) bool { return refers(info, e, shared) })
+	given := slices.ContainsFunc(call.Args, func(e ast.Expr) bool { return isSharedReference(info, e, shared) })
 	switch fun := ast.Unparen(call.Fun).(type) {
 	case *ast.Ident:
 		called = info.Uses[fun]
@@ -193,9 +193,9 @@ func (c *changers) examineCall(info *types.Info, call *ast.CallExpr, shared map[
 	return ""
 }
 
-// reaches reports whether the caller sees a change of the place: a shared value reaches the place through a pointer, a map or a
+// isVisibleToCaller reports whether the caller sees a change of the place: a shared value reaches the place through a pointer, a map or a
 // slice.
-func reaches(info *types.Info, place ast.Expr, shared map[types.Object]bool) bool {
+func isVisibleToCaller(info *types.Info, place ast.Expr, shared map[types.Object]bool) bool {
 	through := false
 	for {
 		switch e := ast.Unparen(place).(type) {
@@ -243,8 +243,8 @@ func isShared(info *types.Info, e ast.Expr, shared map[types.Object]bool) bool {
 	}
 }
 
-// refers reports whether the expression is a pointer, a map or a slice that belongs to a shared value.
-func refers(info *types.Info, e ast.Expr, shared map[types.Object]bool) bool {
+// isSharedReference reports whether the expression is a pointer, a map or a slice that belongs to a shared value.
+func isSharedReference(info *types.Info, e ast.Expr, shared map[types.Object]bool) bool {
 	of := info.TypeOf(e)
 	if of == nil { // the guard of a type switch
 		return false

@@ -15,37 +15,37 @@ import (
 	"testing"
 )
 
-// seeded is the only pure folder that may draw random numbers. It draws them from a seed.
-const seeded = "pkg/drain"
+// seededFolder is the only pure folder that may draw random numbers. It draws them from a seed.
+const seededFolder = "pkg/drain"
 
-// pure lists the folders whose packages only decide.
-func pure() []string {
-	return []string{seeded, "pkg/nodegroup", "pkg/nodemark", "pkg/preflight", "pkg/report", "pkg/shell", "pkg/simulate", "pkg/trim", "pkg/upgrade"}
+// pureFolders lists the folders whose packages only decide.
+func pureFolders() []string {
+	return []string{seededFolder, "pkg/nodegroup", "pkg/nodemark", "pkg/preflight", "pkg/report", "pkg/shell", "pkg/simulate", "pkg/trim", "pkg/upgrade"}
 }
 
-// servers lists the libraries that connect to a server. Not even a dependency of a pure package may import them.
-func servers() []string {
+// serverLibraries lists the libraries that connect to a server. Not even a dependency of a pure package may import them.
+func serverLibraries() []string {
 	return []string{"k8s.io/client-go", "github.com/aws", "google.golang.org/api", "cloud.google.com/go"}
 }
 
-// impure lists the packages that a pure file may not import, with everything below them. The exception is net/netip, whose
+// forbiddenImports lists the packages that a pure file may not import, with everything below them. The exception is net/netip, whose
 // addresses are values.
-func impure() []string {
-	return append(servers(), "net", "os", "syscall", "math/rand", "crypto/rand")
+func forbiddenImports() []string {
+	return append(serverLibraries(), "net", "os", "syscall", "math/rand", "crypto/rand")
 }
 
-// onlyNames maps an import to those of its names that a pure file may use. They are a random source with its seed, and the type
+// allowedNames maps an import to those of its names that a pure file may use. They are a random source with its seed, and the type
 // that k8s.io/api's functions need (its zero value logs nowhere; klog.Background writes to stderr).
-func onlyNames() map[string][]string {
+func allowedNames() map[string][]string {
 	return map[string][]string{
 		"math/rand/v2":   {"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "PCG", "ChaCha8", "Zipf", "Source"},
 		"k8s.io/klog/v2": {"Logger"},
 	}
 }
 
-// exceptNames maps an import to those of its names that a pure file may not use, because they make a decision depend on the
+// forbiddenNames maps an import to those of its names that a pure file may not use, because they make a decision depend on the
 // current time.
-func exceptNames() map[string][]string {
+func forbiddenNames() map[string][]string {
 	return map[string][]string{
 		"time": {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"},
 	}
@@ -53,11 +53,11 @@ func exceptNames() map[string][]string {
 
 // mayName reports whether a pure file may use a name of an import.
 func mayName(imported, name string) bool {
-	only, limited := onlyNames()[imported]
+	only, limited := allowedNames()[imported]
 	if limited {
 		return slices.Contains(only, name)
 	}
-	return !slices.Contains(exceptNames()[imported], name)
+	return !slices.Contains(forbiddenNames()[imported], name)
 }
 
 // pureFaults lists everything that a file of a pure package does beyond deciding: a forbidden import, a use of the clock, an
@@ -83,10 +83,10 @@ func pureFaults(src source) []string {
 func impureImports(src source) []string {
 	var faults []string
 	for imported, pos := range src.imports() {
-		if imported == "math/rand/v2" && under(src.dir(), seeded) {
+		if imported == "math/rand/v2" && isUnder(src.dir(), seededFolder) {
 			continue
 		}
-		if imported != "net/netip" && slices.ContainsFunc(impure(), func(tree string) bool { return under(imported, tree) }) {
+		if imported != "net/netip" && slices.ContainsFunc(forbiddenImports(), func(tree string) bool { return isUnder(imported, tree) }) {
 			faults = append(faults, src.fault(pos, "a pure package does not import %s", imported))
 		}
 	}
@@ -113,46 +113,46 @@ func importNames(src source) map[string]string {
 	return names
 }
 
-// listed is the output of "go list" for a package.
-type listed struct {
+// goPackage is the output of "go list" for a package.
+type goPackage struct {
 	ImportPath string
 	Deps       []string
 }
 
 // closureFaults lists the direct and indirect dependencies of a package that connect to a server.
-func closureFaults(pkg listed) []string {
+func closureFaults(pkg goPackage) []string {
 	var faults []string
 	for _, dep := range pkg.Deps {
-		if slices.ContainsFunc(servers(), func(tree string) bool { return under(dep, tree) }) {
+		if slices.ContainsFunc(serverLibraries(), func(tree string) bool { return isUnder(dep, tree) }) {
 			faults = append(faults, pkg.ImportPath+" depends on "+dep)
 		}
 	}
 	return faults
 }
 
-// list runs go list for the packages of the folders that exist.
-func list(t *testing.T, folders []string) []listed {
+// listPackages runs go list for the packages of the folders that exist.
+func listPackages(t *testing.T, folders []string) []goPackage {
 	t.Helper()
 	args := []string{"list", "-json=ImportPath,Deps"}
 	for _, folder := range folders {
-		if _, err := os.Stat(filepath.Join(root(t), folder)); err == nil {
+		if _, err := os.Stat(filepath.Join(repoRoot(t), folder)); err == nil {
 			args = append(args, "./"+folder+"/...")
 		}
 	}
 	cmd := exec.CommandContext(t.Context(), "go", args...)
-	cmd.Dir, cmd.Stderr = root(t), os.Stderr
+	cmd.Dir, cmd.Stderr = repoRoot(t), os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("running %v: %v", cmd.Args, err)
 	}
-	return decode(t, out)
+	return decodePackages(t, out)
 }
 
-func decode(t *testing.T, out []byte) []listed {
+func decodePackages(t *testing.T, out []byte) []goPackage {
 	t.Helper()
-	var pkgs []listed
+	var pkgs []goPackage
 	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
-		var pkg listed
+		var pkg goPackage
 		err := dec.Decode(&pkg)
 		if errors.Is(err, io.EOF) {
 			return pkgs
@@ -166,19 +166,19 @@ func decode(t *testing.T, out []byte) []listed {
 
 func TestPurePackagesOnlyDecide(t *testing.T) {
 	for _, src := range sources(t) {
-		if !src.isTest() && slices.ContainsFunc(pure(), func(tree string) bool { return under(src.dir(), tree) }) {
-			report(t, pureFaults(src))
+		if !src.isTest() && slices.ContainsFunc(pureFolders(), func(tree string) bool { return isUnder(src.dir(), tree) }) {
+			reportFaults(t, pureFaults(src))
 		}
 	}
 }
 
 func TestPurePackagesReachNoServer(t *testing.T) {
-	pkgs := list(t, pure())
+	pkgs := listPackages(t, pureFolders())
 	if len(pkgs) == 0 {
 		t.Fatal("no pure package found: nothing would be checked")
 	}
 	for _, pkg := range pkgs {
-		report(t, closureFaults(pkg))
+		reportFaults(t, closureFaults(pkg))
 	}
 }
 
@@ -210,7 +210,7 @@ func TestPureRule(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			want(t, pureFaults(mustParse(t, c.dir+"/x.go", "package x; "+c.text)), c.want)
+			checkFaults(t, pureFaults(mustParse(t, c.dir+"/x.go", "package x; "+c.text)), c.want)
 		})
 	}
 }
@@ -225,7 +225,7 @@ func TestClosureRule(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			want(t, closureFaults(listed{ImportPath: "a", Deps: []string{"fmt", c.dep}}), c.want)
+			checkFaults(t, closureFaults(goPackage{ImportPath: "a", Deps: []string{"fmt", c.dep}}), c.want)
 		})
 	}
 }

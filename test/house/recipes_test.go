@@ -21,7 +21,7 @@ func TestRecipesAreComplete(t *testing.T) {
 		t.Skip("builds the product")
 	}
 	tree := overlay{files: map[string]string{}}
-	contributing := read(t, "CONTRIBUTING.md")
+	contributing := readFile(t, "CONTRIBUTING.md")
 	for _, recipe := range []string{"provider", "strategy", "preflight rule", "flag"} {
 		_, text, found := strings.Cut(contributing, "### A "+recipe+"\n")
 		if !found {
@@ -32,9 +32,9 @@ func TestRecipesAreComplete(t *testing.T) {
 		if !both {
 			kind = recipe
 		}
-		tree.follow(t, filepath.Join("testdata", "recipes", kind+".txtar"), named(text))
+		tree.applyRecipe(t, filepath.Join("testdata", "recipes", kind+".txtar"), namedFiles(text))
 	}
-	binary := tree.build(t)
+	binary := tree.buildProduct(t)
 	cases := map[string]struct {
 		args []string
 		want []string
@@ -66,7 +66,7 @@ func TestRecipesAreComplete(t *testing.T) {
 
 // TestRecipesNameDeclarations checks that each function, type, field or constant that a recipe names is declared in Go.
 func TestRecipesNameDeclarations(t *testing.T) {
-	_, recipes, _ := strings.Cut(read(t, "CONTRIBUTING.md"), "\n## Recipes\n")
+	_, recipes, _ := strings.Cut(readFile(t, "CONTRIBUTING.md"), "\n## Recipes\n")
 	recipes, _, found := strings.Cut(recipes, "\n## ")
 	if !found {
 		t.Fatal("CONTRIBUTING.md has no recipes")
@@ -89,9 +89,9 @@ func TestRecipesNameDeclarations(t *testing.T) {
 // overlay is the repository with some changed and added files, by name.
 type overlay struct{ files map[string]string }
 
-// follow adds the files of a recipe. An existing file gets lines after one of its lines, which must be unique. The file must be
+// applyRecipe adds the files of a recipe. An existing file gets lines after one of its lines, which must be unique. The file must be
 // among those that the recipe names.
-func (o overlay) follow(t *testing.T, recipe string, mayChange []string) {
+func (o overlay) applyRecipe(t *testing.T, recipe string, mayChange []string) {
 	t.Helper()
 	archive, err := txtar.ParseFile(recipe)
 	if err != nil {
@@ -108,7 +108,7 @@ func (o overlay) follow(t *testing.T, recipe string, mayChange []string) {
 		}
 		text, begun := o.files[name]
 		if !begun {
-			text = read(t, name)
+			text = readFile(t, name)
 		}
 		line, _, _ := strings.Cut(string(file.Data), "\n")
 		if strings.Count(text, line+"\n") != 1 {
@@ -118,8 +118,8 @@ func (o overlay) follow(t *testing.T, recipe string, mayChange []string) {
 	}
 }
 
-// build builds the product with the overlay's files and returns its path.
-func (o overlay) build(t *testing.T) string {
+// buildProduct builds the product with the overlay's files and returns its path.
+func (o overlay) buildProduct(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	replace := map[string]string{}
@@ -128,7 +128,7 @@ func (o overlay) build(t *testing.T) string {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		replace[filepath.Join(root(t), filepath.FromSlash(name))] = path
+		replace[filepath.Join(repoRoot(t), filepath.FromSlash(name))] = path
 	}
 	list, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
@@ -140,7 +140,7 @@ func (o overlay) build(t *testing.T) string {
 	}
 	binary := filepath.Join(dir, "kubectl-nodeupgrade")
 	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlayFile, "-o", binary, "./cmd/kubectl-nodeupgrade")
-	build.Dir = root(t)
+	build.Dir = repoRoot(t)
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("the product does not build with them: %v\n%s", err, text)
 	}

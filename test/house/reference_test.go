@@ -14,8 +14,8 @@ import (
 
 // TestJSONReference checks that docs/reference/json matches the Go types, and has no files of removed kinds.
 func TestJSONReference(t *testing.T) {
-	folder := filepath.Join(root(t), contract.Folder)
-	want, err := reference.Generate(root(t))
+	folder := filepath.Join(repoRoot(t), contract.Folder)
+	want, err := reference.Generate(repoRoot(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestJSONReference(t *testing.T) {
 
 // TestJSONReferenceIsComplete checks that each field of each document has a comment.
 func TestJSONReferenceIsComplete(t *testing.T) {
-	files, err := reference.Generate(root(t))
+	files, err := reference.Generate(repoRoot(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,8 +62,8 @@ func releaseFaults(config, krew string) []string {
 		return slices.ContainsFunc(archive.Files, func(f archiveFile) bool { return f.Src == name })
 	}
 	varies := slices.ContainsFunc(archive.Files, func(f archiveFile) bool { return !f.Info.isFixed() })
-	return failed(
-		check{slices.Equal(platforms(build.Goos, build.Goarch), offered(m)), "a release builds other platforms than krew.yaml offers"},
+	return failedChecks(
+		check{slices.Equal(builtPlatforms(build.Goos, build.Goarch), offeredPlatforms(m)), "a release builds other platforms than krew.yaml offers"},
 		check{archive.Name == "{{ .ProjectName }}_{{ .Tag }}_{{ .Os }}_{{ .Arch }}", "a release names archives otherwise than krew.yaml"},
 		check{holds("LICENSE"), "krew refuses an archive without a licence"},
 		check{holds("kubectl_complete-nodeupgrade"), "the archive lacks the completion script"},
@@ -72,7 +72,7 @@ func releaseFaults(config, krew string) []string {
 	)
 }
 
-func platforms(goos, goarch []string) []string {
+func builtPlatforms(goos, goarch []string) []string {
 	var all []string
 	for _, system := range goos {
 		for _, arch := range goarch {
@@ -83,7 +83,7 @@ func platforms(goos, goarch []string) []string {
 	return all
 }
 
-func offered(m manifest) []string {
+func offeredPlatforms(m manifest) []string {
 	var all []string
 	for _, p := range m.Spec.Platforms {
 		all = append(all, p.name())
@@ -93,7 +93,7 @@ func offered(m manifest) []string {
 }
 
 func TestReleaseMatchesKrewManifest(t *testing.T) {
-	report(t, releaseFaults(read(t, ".goreleaser.yaml"), read(t, "krew.yaml")))
+	reportFaults(t, releaseFaults(readFile(t, ".goreleaser.yaml"), readFile(t, "krew.yaml")))
 }
 
 func TestReleaseRule(t *testing.T) {
@@ -128,20 +128,20 @@ archives:
 			if !strings.Contains(config, c.old) {
 				t.Fatalf("the case replaces %q, which the text does not contain", c.old)
 			}
-			want(t, releaseFaults(strings.Replace(config, c.old, c.new, 1), krew), c.want)
+			checkFaults(t, releaseFaults(strings.Replace(config, c.old, c.new, 1), krew), c.want)
 		})
 	}
 }
 
-// TestBotsTemplateGivesTheManifest fills in .krew.yaml as krew-release-bot does, with the version of krew.yaml, and compares the
+// TestKrewBotTemplateGivesTheManifest fills in .krew.yaml as krew-release-bot does, with the version of krew.yaml, and compares the
 // result with krew.yaml.
-func TestBotsTemplateGivesTheManifest(t *testing.T) {
-	krew := read(t, "krew.yaml")
+func TestKrewBotTemplateGivesTheManifest(t *testing.T) {
+	krew := readFile(t, "krew.yaml")
 	var m manifest
 	if err := yaml.Unmarshal([]byte(krew), &m); err != nil {
 		t.Fatal(err)
 	}
-	template := strings.ReplaceAll(read(t, ".krew.yaml"), "{{ .TagName }}", m.Spec.Version)
+	template := strings.ReplaceAll(readFile(t, ".krew.yaml"), "{{ .TagName }}", m.Spec.Version)
 	call := regexp.MustCompile(`\{\{addURIAndSha "(\S+)" \.TagName \}\}`)
 	got := call.ReplaceAllString(template, "uri: $1\n    sha256: SUM")
 	want := regexp.MustCompile(`sha256: "[0-9a-f]*"`).ReplaceAllString(krew, "sha256: SUM")
@@ -154,9 +154,9 @@ func withoutComments(text string) string {
 	return strings.TrimSpace(regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(text, ""))
 }
 
-// stampFaults lists the files whose -X flag sets no variable of pkg/plugin. The linker ignores a name that does not exist, so the
+// versionFlagFaults lists the files whose -X flag sets no variable of pkg/plugin. The linker ignores a name that does not exist, so the
 // version would stay empty.
-func stampFaults(builds map[string]string, plugin []source) []string {
+func versionFlagFaults(builds map[string]string, plugin []source) []string {
 	stamp := regexp.MustCompile(`-X \S+/pkg/plugin\.(\w+)=`)
 	var faults []string
 	for name, text := range builds {
@@ -187,9 +187,9 @@ func declares(srcs []source, name string) bool {
 
 func TestVersionIsStamped(t *testing.T) {
 	plugin := slices.DeleteFunc(sources(t), func(src source) bool { return src.dir() != "pkg/plugin" })
-	report(t, stampFaults(map[string]string{
-		"Makefile":         strings.ReplaceAll(read(t, "Makefile"), "$(MODULE)", module),
-		".goreleaser.yaml": read(t, ".goreleaser.yaml"),
+	reportFaults(t, versionFlagFaults(map[string]string{
+		"Makefile":         strings.ReplaceAll(readFile(t, "Makefile"), "$(MODULE)", module),
+		".goreleaser.yaml": readFile(t, ".goreleaser.yaml"),
 	}, plugin))
 }
 
@@ -203,7 +203,7 @@ func TestStampRule(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			src := mustParse(t, "pkg/plugin/version.go", "package plugin\n\n"+c.code)
-			want(t, stampFaults(map[string]string{"Makefile": c.flag}, []source{src}), c.want)
+			checkFaults(t, versionFlagFaults(map[string]string{"Makefile": c.flag}, []source{src}), c.want)
 		})
 	}
 }

@@ -17,7 +17,7 @@ type room struct {
 
 // rooms returns the table by folder. A package belongs to the longest folder that contains it.
 func rooms() map[string]room {
-	// klog is for the type that k8s.io/api's functions need. See onlyNames.
+	// klog is for the type that k8s.io/api's functions need. See allowedNames.
 	values := []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/klog/v2"}
 	scheduling := append(slices.Clone(values), "k8s.io/component-helpers")
 	ground := []string{"pkg/nodegroup", "pkg/nodemark", "pkg/drain/...", "pkg/fit", "pkg/shell"}
@@ -70,7 +70,7 @@ func rooms() map[string]room {
 func roomOf(dir string, table map[string]room) string {
 	best := ""
 	for folder := range table {
-		if under(dir, folder) && len(folder) > len(best) {
+		if isUnder(dir, folder) && len(folder) > len(best) {
 			best = folder
 		}
 	}
@@ -80,15 +80,15 @@ func roomOf(dir string, table map[string]room) string {
 // mayImport reports whether the room in the given folder may import a path.
 func (r room) mayImport(folder, imported string) bool {
 	if own, ok := strings.CutPrefix(imported, module+"/"); ok {
-		return under(own, folder) || slices.ContainsFunc(r.own, func(allowed string) bool {
+		return isUnder(own, folder) || slices.ContainsFunc(r.own, func(allowed string) bool {
 			tree, whole := strings.CutSuffix(allowed, "/...")
-			return own == allowed || whole && under(own, tree)
+			return own == allowed || whole && isUnder(own, tree)
 		})
 	}
 	first, _, _ := strings.Cut(imported, "/")
 	standard := !strings.Contains(first, ".")
 	return standard || slices.ContainsFunc(r.libs, func(lib string) bool {
-		return lib == "" || under(imported, lib)
+		return lib == "" || isUnder(imported, lib)
 	})
 }
 
@@ -111,7 +111,7 @@ func roomFaults(src source, table map[string]room) []string {
 func TestPackagesImportOnlyAllowedPackages(t *testing.T) {
 	for _, src := range sources(t) {
 		if !src.isTest() {
-			report(t, roomFaults(src, rooms()))
+			reportFaults(t, roomFaults(src, rooms()))
 		}
 	}
 }
@@ -141,7 +141,7 @@ func TestRoomRule(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			src := mustParse(t, c.dir+"/x.go", fmt.Sprintf("package x\n\nimport _ %q\n", c.imported))
-			want(t, roomFaults(src, rooms()), c.want)
+			checkFaults(t, roomFaults(src, rooms()), c.want)
 		})
 	}
 }

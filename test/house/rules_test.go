@@ -37,7 +37,7 @@ func definitionFaults(page string) []string {
 	for _, m := range rowPattern.FindAllStringSubmatch(page, -1) {
 		id, cells := m[1], strings.Split(strings.TrimSuffix(m[2], "|"), "|")
 		whole := len(cells) == 2 && strings.TrimSpace(cells[0]) != "" && strings.TrimSpace(cells[1]) != ""
-		faults = append(faults, failed(
+		faults = append(faults, failedChecks(
 			check{!seen[id], id + " is defined twice"},
 			check{whole, id + " needs what it says and its source"},
 		)...)
@@ -62,7 +62,7 @@ func citationFaults(name, text string, defined map[string]bool) []string {
 	n := 0
 	for line := range strings.Lines(text) {
 		n++
-		for _, id := range cited(line) {
+		for _, id := range citedIDs(line) {
 			if !defined[id] {
 				faults = append(faults, fmt.Sprintf("%s:%d: %s is not defined in %s", name, n, id, rulesPage))
 			}
@@ -74,8 +74,8 @@ func citationFaults(name, text string, defined map[string]bool) []string {
 	return faults
 }
 
-// cited lists the ids that a line cites, each once.
-func cited(line string) []string {
+// citedIDs lists the ids that a line cites, each once.
+func citedIDs(line string) []string {
 	ids := map[string]bool{}
 	for _, id := range citationPattern.FindAllString(line, -1) {
 		ids[id] = true
@@ -90,10 +90,10 @@ func cited(line string) []string {
 	return slices.Sorted(maps.Keys(ids))
 }
 
-// citing lists the files that may cite a rule: Go, Markdown, and the files of testdata folders. Paths are relative to the top.
-func citing(t *testing.T) []string {
+// filesThatMayCite lists the files that may cite a rule: Go, Markdown, and the files of testdata folders. Paths are relative to the top.
+func filesThatMayCite(t *testing.T) []string {
 	t.Helper()
-	top := root(t)
+	top := repoRoot(t)
 	var names []string
 	err := filepath.WalkDir(top, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -120,23 +120,23 @@ func mayCite(name string) bool {
 }
 
 func TestRulesAreDefinedOnce(t *testing.T) {
-	report(t, definitionFaults(read(t, rulesPage)))
+	reportFaults(t, definitionFaults(readFile(t, rulesPage)))
 }
 
 func TestCitedRulesAreDefined(t *testing.T) {
-	defined := definedRules(read(t, rulesPage))
+	defined := definedRules(readFile(t, rulesPage))
 	if len(defined) == 0 {
 		t.Fatal("no rule is defined: nothing would be checked")
 	}
-	for _, name := range citing(t) {
-		report(t, citationFaults(name, read(t, name), defined))
+	for _, name := range filesThatMayCite(t) {
+		reportFaults(t, citationFaults(name, readFile(t, name), defined))
 	}
 }
 
 // TestRulesAreHeld checks that each rule of EKS and GKE, and each of check, is cited by a test and by a mutant, or that the page
 // says why the rule is not this tool's. "make rules CHECK=1" checks that the tests fail with the mutants.
 func TestRulesAreHeld(t *testing.T) {
-	rules, err := rulebook.Read(os.DirFS(root(t)), rulebook.Families)
+	rules, err := rulebook.Read(os.DirFS(repoRoot(t)), rulebook.Families)
 	if err != nil || len(rules) == 0 {
 		t.Fatalf("read %d rules: %v", len(rules), err)
 	}
@@ -158,7 +158,7 @@ func TestDefinitionRule(t *testing.T) {
 		"says nothing":       {"| E42 | | a page |\n", "E42 needs what it says and its source"},
 	}
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) { want(t, definitionFaults(c.page), c.want) })
+		t.Run(name, func(t *testing.T) { checkFaults(t, definitionFaults(c.page), c.want) })
 	}
 }
 
@@ -180,11 +180,11 @@ func TestCitationRule(t *testing.T) {
 		"a finding's id in a message": {"// POD001 and K08 hold (I1)", ""},
 	}
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) { want(t, citationFaults("x.go", c.text, defined), c.want) })
+		t.Run(name, func(t *testing.T) { checkFaults(t, citationFaults("x.go", c.text, defined), c.want) })
 	}
 }
 
-func TestWhatMayCite(t *testing.T) {
+func TestFilesThatMayCite(t *testing.T) {
 	cases := map[string]bool{
 		"pkg/upgrade/surge.go":                    true,
 		"docs/decisions/README.md":                true,

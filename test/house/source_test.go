@@ -58,8 +58,8 @@ func unquote(spec *ast.ImportSpec) string {
 	return name
 }
 
-// root returns the top of the repository.
-func root(t *testing.T) string {
+// repoRoot returns the top of the repository.
+func repoRoot(t *testing.T) string {
 	t.Helper()
 	top, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
@@ -71,14 +71,14 @@ func root(t *testing.T) string {
 // sources parses every Go file of the main module, tests included.
 func sources(t *testing.T) []source {
 	t.Helper()
-	top := root(t)
+	top := repoRoot(t)
 	var all []source
 	err := filepath.WalkDir(top, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		if entry.IsDir() {
-			return skip(top, name, entry.Name())
+			return skipFolder(top, name, entry.Name())
 		}
 		if !strings.HasSuffix(name, ".go") {
 			return nil
@@ -96,8 +96,8 @@ func sources(t *testing.T) []source {
 	return all
 }
 
-// skip skips what the go command skips: folders that start with a dot, testdata and nested modules.
-func skip(top, name, base string) error {
+// skipFolder skips what the go command skips: folders that start with a dot, testdata and nested modules.
+func skipFolder(top, name, base string) error {
 	if name == top {
 		return nil
 	}
@@ -120,21 +120,21 @@ func parseFile(top, name string) (source, error) {
 	return parse(filepath.ToSlash(rel), text)
 }
 
-// under reports whether an import path or folder is the tree itself or inside it.
-func under(name, tree string) bool {
+// isUnder reports whether an import path or folder is the tree itself or inside it.
+func isUnder(name, tree string) bool {
 	return name == tree || strings.HasPrefix(name, tree+"/")
 }
 
-// report fails the test with each fault found.
-func report(t *testing.T, faults []string) {
+// reportFaults fails the test with each fault found.
+func reportFaults(t *testing.T, faults []string) {
 	t.Helper()
 	for _, fault := range faults {
 		t.Error(fault)
 	}
 }
 
-// want fails the test unless exactly one fault was found that contains the text. An empty text stands for no fault.
-func want(t *testing.T, faults []string, want string) {
+// checkFaults fails the test unless exactly one fault was found that contains the text. An empty text stands for no fault.
+func checkFaults(t *testing.T, faults []string, want string) {
 	t.Helper()
 	switch {
 	case want == "" && len(faults) > 0:

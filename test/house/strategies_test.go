@@ -6,25 +6,25 @@ import (
 	"testing"
 )
 
-// advisers lists the files outside pkg/upgrade that may name a strategy, because they advise or compare strategies.
-func advisers() []string {
+// strategyAdvisers lists the files outside pkg/upgrade that may name a strategy, because they advise or compare strategies.
+func strategyAdvisers() []string {
 	return []string{"pkg/preflight/fit.go", "pkg/preflight/check.go", "pkg/plugin/compare.go"}
 }
 
-// strategies lists the names of strategies in pkg/upgrade/record.
-func strategies() []string {
+// strategyNames lists the names of strategies in pkg/upgrade/record.
+func strategyNames() []string {
 	return []string{"Surge", "BlueGreen", "AutoscaledBlueGreen", "ShortLived", "Delegated"}
 }
 
 // strategyFaults lists where a file compares a strategy's name instead of its traits. Such a comparison would treat a new
 // strategy wrongly.
 func strategyFaults(src source) (faults []string) {
-	if src.isTest() || !under(src.path, "pkg") || under(src.path, "pkg/upgrade") || slices.Contains(advisers(), src.path) {
+	if src.isTest() || !isUnder(src.path, "pkg") || isUnder(src.path, "pkg/upgrade") || slices.Contains(strategyAdvisers(), src.path) {
 		return nil
 	}
 	names := importNames(src)
 	ast.Inspect(src.file, func(n ast.Node) bool {
-		if s, ok := n.(*ast.SelectorExpr); ok && slices.Contains(strategies(), s.Sel.Name) {
+		if s, ok := n.(*ast.SelectorExpr); ok && slices.Contains(strategyNames(), s.Sel.Name) {
 			if pkg, ok := s.X.(*ast.Ident); ok && names[pkg.Name] == module+"/pkg/upgrade/record" {
 				faults = append(faults, src.fault(s.Pos(), "ask for the Traits of the strategy, not for %s", s.Sel.Name))
 			}
@@ -36,7 +36,7 @@ func strategyFaults(src source) (faults []string) {
 
 func TestStrategiesAreComparedByTraits(t *testing.T) {
 	for _, src := range sources(t) {
-		report(t, strategyFaults(src))
+		reportFaults(t, strategyFaults(src))
 	}
 }
 
@@ -50,6 +50,6 @@ func TestStrategyRule(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want(t, strategyFaults(src), fault)
+		checkFaults(t, strategyFaults(src), fault)
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// read returns a file's text; its path is relative to the top of the repository.
-func read(t *testing.T, name string) string {
+// readFile returns a file's text; its path is relative to the top of the repository.
+func readFile(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root(t), filepath.FromSlash(name)))
+	text, err := os.ReadFile(filepath.Join(repoRoot(t), filepath.FromSlash(name)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func read(t *testing.T, name string) string {
 // completionFaults lists the faults that prevent kubectl from completing through the script.
 func completionFaults(text string, mode os.FileMode) []string {
 	call := regexp.MustCompile(`(?m)^exec kubectl-nodeupgrade __complete "\$@"$`)
-	return failed(
+	return failedChecks(
 		check{strings.HasPrefix(text, "#!/usr/bin/env sh\n"), "it does not start with #!/usr/bin/env sh"},
 		check{call.MatchString(text), "it does not hand its arguments to kubectl-nodeupgrade __complete"},
 		check{mode&0o111 == 0o111, "it is not executable"},
@@ -31,11 +31,11 @@ func completionFaults(text string, mode os.FileMode) []string {
 
 func TestCompletionScript(t *testing.T) {
 	const name = "kubectl_complete-nodeupgrade"
-	info, err := os.Stat(filepath.Join(root(t), name))
+	info, err := os.Stat(filepath.Join(repoRoot(t), name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	report(t, completionFaults(read(t, name), info.Mode()))
+	reportFaults(t, completionFaults(readFile(t, name), info.Mode()))
 }
 
 func TestCompletionRule(t *testing.T) {
@@ -53,12 +53,12 @@ func TestCompletionRule(t *testing.T) {
 		"executable by one":  {shebang + call, 0o744, "not executable"},
 	}
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) { want(t, completionFaults(c.text, c.mode), c.want) })
+		t.Run(name, func(t *testing.T) { checkFaults(t, completionFaults(c.text, c.mode), c.want) })
 	}
 }
 
-// targets returns a Makefile's targets with their texts in "make help".
-func targets(makefile string) map[string]string {
+// targetsWithHelp returns a Makefile's targets with their texts in "make help".
+func targetsWithHelp(makefile string) map[string]string {
 	target := regexp.MustCompile(`(?m)^([a-z-]+):(?:[^=\n]*?## (\S.*))?`)
 	found := map[string]string{}
 	for _, m := range target.FindAllStringSubmatch(makefile, -1) {
@@ -69,11 +69,11 @@ func targets(makefile string) map[string]string {
 
 // targetFaults lists the promised targets that are missing or have no text.
 func targetFaults(makefile string, promised []string) []string {
-	found := targets(makefile)
+	found := targetsWithHelp(makefile)
 	var faults []string
 	for _, name := range promised {
 		help, ok := found[name]
-		faults = append(faults, failed(
+		faults = append(faults, failedChecks(
 			check{ok, "make " + name + ": no such target"},
 			check{!ok || help != "", "make " + name + ": make help does not explain it"},
 		)...)
@@ -81,8 +81,8 @@ func targetFaults(makefile string, promised []string) []string {
 	return faults
 }
 
-// promised lists the targets of the make commands in a text.
-func promised(text string) []string {
+// makeTargetsIn lists the targets of the make commands in a text.
+func makeTargetsIn(text string) []string {
 	var names []string
 	for _, m := range regexp.MustCompile("(?m)(?:`|^ *|^exec |\")make ([a-z][a-z -]*)").FindAllStringSubmatch(text, -1) {
 		names = append(names, strings.Fields(m[1])...)
@@ -96,12 +96,12 @@ func TestMakeTargets(t *testing.T) {
 		"fuzz", "update-golden", "install", "clean", "help",
 	}
 	for _, name := range []string{".ci/run", "CONTRIBUTING.md", "README.md"} {
-		if _, err := os.Stat(filepath.Join(root(t), name)); err == nil {
-			names = append(names, promised(read(t, name))...)
+		if _, err := os.Stat(filepath.Join(repoRoot(t), name)); err == nil {
+			names = append(names, makeTargetsIn(readFile(t, name))...)
 		}
 	}
 	slices.Sort(names)
-	report(t, targetFaults(read(t, "Makefile"), slices.Compact(names)))
+	reportFaults(t, targetFaults(readFile(t, "Makefile"), slices.Compact(names)))
 }
 
 func TestTargetRule(t *testing.T) {
@@ -112,11 +112,11 @@ func TestTargetRule(t *testing.T) {
 		"missing":       {"demo", "make demo: no such target"},
 	}
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) { want(t, targetFaults(makefile, []string{c.name}), c.want) })
+		t.Run(name, func(t *testing.T) { checkFaults(t, targetFaults(makefile, []string{c.name}), c.want) })
 	}
 }
 
-func TestPromisedTargets(t *testing.T) {
+func TestMakeTargetsInTexts(t *testing.T) {
 	cases := map[string]struct {
 		text string
 		want []string
@@ -130,7 +130,7 @@ func TestPromisedTargets(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := promised(c.text); !slices.Equal(got, c.want) {
+			if got := makeTargetsIn(c.text); !slices.Equal(got, c.want) {
 				t.Errorf("promised(%q) = %q, want %q", c.text, got, c.want)
 			}
 		})
@@ -140,11 +140,11 @@ func TestPromisedTargets(t *testing.T) {
 // moduleFaults lists the lines because of which "go install …@version" refuses a module.
 func moduleFaults(gomod string) []string {
 	replace := regexp.MustCompile(`(?m)^(replace|exclude)\b`)
-	return failed(check{!replace.MatchString(gomod), "go.mod replaces or excludes a module: go install refuses it"})
+	return failedChecks(check{!replace.MatchString(gomod), "go.mod replaces or excludes a module: go install refuses it"})
 }
 
 func TestModuleCanBeInstalled(t *testing.T) {
-	report(t, moduleFaults(read(t, "go.mod")))
+	reportFaults(t, moduleFaults(readFile(t, "go.mod")))
 }
 
 func TestModuleRule(t *testing.T) {
@@ -155,13 +155,13 @@ func TestModuleRule(t *testing.T) {
 		"in a comment":   {"module a // replace nothing\n", ""},
 	}
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) { want(t, moduleFaults(c.text), c.want) })
+		t.Run(name, func(t *testing.T) { checkFaults(t, moduleFaults(c.text), c.want) })
 	}
 }
 
-// named lists the files and folders of the repository that a text names in backquotes. It omits names with a part in capitals,
+// namedFiles lists the files and folders of the repository that a text names in backquotes. It omits names with a part in capitals,
 // because these are placeholders.
-func named(text string) []string {
+func namedFiles(text string) []string {
 	var names []string
 	for _, m := range regexp.MustCompile("`((?:cmd|docs|pkg|test)/[a-z0-9_./-]+)`").FindAllStringSubmatch(text, -1) {
 		names = append(names, m[1])
@@ -170,20 +170,20 @@ func named(text string) []string {
 }
 
 func TestRecipesNameExistingFiles(t *testing.T) {
-	names := named(read(t, "CONTRIBUTING.md"))
+	names := namedFiles(readFile(t, "CONTRIBUTING.md"))
 	if len(names) == 0 {
 		t.Fatal("CONTRIBUTING.md names no file: nothing would be checked")
 	}
 	for _, name := range names {
-		if _, err := os.Stat(filepath.Join(root(t), filepath.FromSlash(name))); err != nil {
+		if _, err := os.Stat(filepath.Join(repoRoot(t), filepath.FromSlash(name))); err != nil {
 			t.Errorf("CONTRIBUTING.md names %s, which is not there", name)
 		}
 	}
 }
 
-func TestNamed(t *testing.T) {
+func TestNamedFiles(t *testing.T) {
 	const text = "Read `pkg/a/b.go`, then `go run ./test/x`, pkg/c and `test/d`; add `pkg/NAME` (`pkg/e/f_test.go`)."
-	if got, want := named(text), []string{"pkg/a/b.go", "test/d", "pkg/e/f_test.go"}; !slices.Equal(got, want) {
+	if got, want := namedFiles(text), []string{"pkg/a/b.go", "test/d", "pkg/e/f_test.go"}; !slices.Equal(got, want) {
 		t.Errorf("named %q, want %q", got, want)
 	}
 }

@@ -39,7 +39,7 @@ func List(folder fs.FS) ([]Mutant, error) {
 		if err != nil {
 			return err
 		}
-		some, err := parse(strings.TrimSuffix(name, ".txtar")+".go", text)
+		some, err := parseArchive(strings.TrimSuffix(name, ".txtar")+".go", text)
 		mutants = append(mutants, some...)
 		return err
 	})
@@ -55,8 +55,8 @@ func List(folder fs.FS) ([]Mutant, error) {
 	return mutants, nil
 }
 
-// parse reads the mutants of a source file.
-func parse(source string, archive []byte) ([]Mutant, error) {
+// parseArchive reads the mutants of a source file.
+func parseArchive(source string, archive []byte) ([]Mutant, error) {
 	files := txtar.Parse(archive).Files
 	var mutants []Mutant
 	for len(files) > 0 {
@@ -88,7 +88,7 @@ func ReadAll(dir, only string) ([]Mutant, error) {
 	bySource := make(map[string]string, len(mutants))
 	for i := range mutants {
 		m := &mutants[i]
-		err := m.apply()
+		err := m.applyToSource()
 		if same := bySource[m.source]; err == nil && same != "" {
 			err = fmt.Errorf("it plants the same bug as %s: delete one of the two", same)
 		}
@@ -100,8 +100,8 @@ func ReadAll(dir, only string) ([]Mutant, error) {
 	return mutants, errors.Join(broken...)
 }
 
-// apply sets the source with the bug in it.
-func (m *Mutant) apply() error {
+// applyToSource sets the source with the bug in it.
+func (m *Mutant) applyToSource() error {
 	text, err := os.ReadFile(m.File)
 	if err != nil {
 		return fmt.Errorf("reading its source: %w", err)

@@ -27,20 +27,20 @@ func Prove(ctx context.Context, rules []Rule, parallel int) error {
 		}
 		mutants = append(mutants, some...)
 	}
-	built, err := listBuilt(ctx)
+	built, err := listTestDependencies(ctx)
 	if err != nil {
 		return err
 	}
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(parallel)
-	failed := make([][]event, len(mutants))
+	failed := make([][]testEvent, len(mutants))
 	for i := range mutants {
 		tests := testsFor(rules, &mutants[i], built)
 		if len(tests) == 0 {
 			continue
 		}
 		work.Go(func() (err error) {
-			if failed[i], err = breakTests(ctx, &mutants[i], tests); err != nil {
+			if failed[i], err = runWithMutant(ctx, &mutants[i], tests); err != nil {
 				err = fmt.Errorf("mutant %s: %w", mutants[i].Name, err)
 			}
 			return err
@@ -66,8 +66,8 @@ func testsFor(rules []Rule, m *mutant.Mutant, built map[string][]string) []Test 
 	return slices.DeleteFunc(tests, func(t Test) bool { return !slices.Contains(built[t.Dir], path.Dir(m.File)) })
 }
 
-// listBuilt lists, by folder, the folders of pkg from which the tests of each folder are built.
-func listBuilt(ctx context.Context) (map[string][]string, error) {
+// listTestDependencies lists, by folder, the folders of pkg from which the tests of each folder are built.
+func listTestDependencies(ctx context.Context) (map[string][]string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-test", "-f", `{{.ImportPath}} {{join .Deps " "}}`, "./pkg/...").Output()
 	if err != nil {
 		return nil, fmt.Errorf("listing what tests are built from: %w", err)
@@ -91,12 +91,12 @@ func dirOf(importPath string) string {
 	return "pkg/" + dir
 }
 
-func noteBroken(rules []Rule, mutant string, failed []event) {
+func noteBroken(rules []Rule, mutant string, failed []testEvent) {
 	for i := range rules {
 		rule := &rules[i]
 		rule.Tried = true
 		for _, t := range rule.Tests {
-			broken := slices.ContainsFunc(failed, func(e event) bool { return t.matches(dirOf(e.Package), e.Test) })
+			broken := slices.ContainsFunc(failed, func(e testEvent) bool { return t.matches(dirOf(e.Package), e.Test) })
 			if broken && slices.Contains(rule.Mutants, mutant) && !slices.Contains(rule.Broken, t) {
 				rule.Broken = append(rule.Broken, t)
 			}
@@ -104,11 +104,11 @@ func noteBroken(rules []Rule, mutant string, failed []event) {
 	}
 }
 
-// event is a line of go test -json.
-type event struct{ Action, Package, Test string }
+// testEvent is a line of go test -json.
+type testEvent struct{ Action, Package, Test string }
 
-// breakTests runs tests with the mutant in place of the original file and returns those that fail.
-func breakTests(ctx context.Context, m *mutant.Mutant, tests []Test) ([]event, error) {
+// runWithMutant runs tests with the mutant in place of the original file and returns those that fail.
+func runWithMutant(ctx context.Context, m *mutant.Mutant, tests []Test) ([]testEvent, error) {
 	scratch, err := os.MkdirTemp("", "mutant")
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for it: %w", err)
@@ -136,10 +136,10 @@ func breakTests(ctx context.Context, m *mutant.Mutant, tests []Test) ([]event, e
 }
 
 // readFailed returns the failed tests in the output of go test -json. If the mutant does not build, it returns an error.
-func readFailed(said []byte) ([]event, error) {
-	var failed []event
+func readFailed(said []byte) ([]testEvent, error) {
+	var failed []testEvent
 	for line := range bytes.Lines(said) {
-		var e event
+		var e testEvent
 		switch err := json.Unmarshal(line, &e); {
 		case err != nil:
 			return nil, fmt.Errorf("reading what go test says: %w: %.500s", err, line)

@@ -67,7 +67,7 @@ func Read(top fs.FS, family string) ([]Rule, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the rules: %w", err)
 	}
-	rules := parse(string(page), family)
+	rules := parseRules(string(page), family)
 	at := map[string]*Rule{}
 	for i := range rules {
 		at[rules[i].ID] = &rules[i]
@@ -81,7 +81,7 @@ func Read(top fs.FS, family string) ([]Rule, error) {
 		case path.Dir(name) == manifests:
 			file := strings.TrimSuffix(path.Base(name), ".yaml")
 			id, _, _ := strings.Cut(file, ".")
-			at[id].add(Test{Dir: "pkg/preflight", Name: "TestRules", Case: file})
+			at[id].addTest(Test{Dir: "pkg/preflight", Name: "TestRules", Case: file})
 		case strings.HasSuffix(name, "_test.go"):
 			return addTests(top, name, at)
 		}
@@ -105,7 +105,7 @@ func addMutants(top fs.FS, at map[string]*Rule) error {
 			return err
 		}
 		for _, m := range mutants {
-			for _, id := range cited(m.What) {
+			for _, id := range citedIDs(m.What) {
 				if rule := at[id]; rule != nil {
 					rule.Mutants = append(rule.Mutants, m.Name)
 				}
@@ -118,7 +118,7 @@ func addMutants(top fs.FS, at map[string]*Rule) error {
 	return nil
 }
 
-func parse(page, family string) []Rule {
+func parseRules(page, family string) []Rule {
 	apart := map[string]string{}
 	for _, m := range regexp.MustCompile(`(?m)^\* ([A-Z]+[0-9]+): (.*)$`).FindAllStringSubmatch(page, -1) {
 		apart[m[1]] = m[2]
@@ -130,8 +130,8 @@ func parse(page, family string) []Rule {
 	return rules
 }
 
-// cited lists the ids that a text cites, each once.
-func cited(text string) []string {
+// citedIDs lists the ids that a text cites, each once.
+func citedIDs(text string) []string {
 	ids := regexp.MustCompile(`\b[A-Z]+[0-9]{1,3}\b`).FindAllString(text, -1)
 	slices.Sort(ids)
 	return slices.Compact(ids)

@@ -48,10 +48,10 @@ func addTests(top fs.FS, name string, at map[string]*Rule) error {
 		}
 		whole, cases := citations(file, f)
 		for _, id := range whole {
-			at[id].add(Test{Dir: path.Dir(name), Name: f.Name.Name})
+			at[id].addTest(Test{Dir: path.Dir(name), Name: f.Name.Name})
 		}
 		for _, id := range cases {
-			at[id].add(Test{Dir: path.Dir(name), Name: f.Name.Name, Case: id})
+			at[id].addTest(Test{Dir: path.Dir(name), Name: f.Name.Name, Case: id})
 		}
 	}
 	return nil
@@ -68,15 +68,15 @@ func addScenarios(top fs.FS, name string, at map[string]*Rule) error {
 		if !strings.HasPrefix(line, "#") {
 			continue
 		}
-		for _, id := range cited(line) {
-			at[id].add(Test{Dir: path.Dir(scenarios), Name: "TestScenarios", Case: strings.TrimSuffix(path.Base(name), ".txt")})
+		for _, id := range citedIDs(line) {
+			at[id].addTest(Test{Dir: path.Dir(scenarios), Name: "TestScenarios", Case: strings.TrimSuffix(path.Base(name), ".txt")})
 		}
 	}
 	return nil
 }
 
-// add adds a test once. The rule is nil if the id belongs to another family.
-func (r *Rule) add(t Test) {
+// addTest adds a test once. The rule is nil if the id belongs to another family.
+func (r *Rule) addTest(t Test) {
 	if r != nil && !slices.Contains(r.Tests, t) {
 		r.Tests = append(r.Tests, t)
 	}
@@ -88,7 +88,7 @@ func citations(file *ast.File, f *ast.FuncDecl) (whole, cases []string) {
 	caseName := regexp.MustCompile(`^"((?:[A-Z]+[0-9]{1,3} )+)[^"]`)
 	for _, c := range file.Comments {
 		if c == f.Doc || f.Pos() <= c.Pos() && c.End() <= f.End() {
-			whole = append(whole, cited(c.Text())...)
+			whole = append(whole, citedIDs(c.Text())...)
 		}
 	}
 	ast.Inspect(f, func(n ast.Node) bool {
@@ -96,9 +96,9 @@ func citations(file *ast.File, f *ast.FuncDecl) (whole, cases []string) {
 		switch {
 		case !ok || lit.Kind != token.STRING:
 		case caseName.MatchString(lit.Value):
-			cases = append(cases, cited(caseName.FindString(lit.Value))...)
+			cases = append(cases, citedIDs(caseName.FindString(lit.Value))...)
 		default:
-			whole = append(whole, cited(lit.Value)...)
+			whole = append(whole, citedIDs(lit.Value)...)
 		}
 		return true
 	})

@@ -49,10 +49,10 @@ func run(ctx context.Context, w io.Writer, only string, check bool, parallel int
 			return err
 		}
 	}
-	return write(w, rules)
+	return writeTable(w, rules)
 }
 
-func write(w io.Writer, rules []rulebook.Rule) error {
+func writeTable(w io.Writer, rules []rulebook.Rule) error {
 	rows := make([][]string, 0, len(rules))
 	var open []string
 	for i := range rules {
