@@ -18,27 +18,27 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// forward is how far clocks are set forward: sixty times the duration of a lease.
-const forward = time.Hour
+// clockShift is how far clocks are set forward: sixty times the duration of a lease.
+const clockShift = time.Hour
 
-// settable is a file that is added to the standard library's package time, so that its wall clock can be set.
+// settableSource is a file that is added to the standard library's package time, so that its wall clock can be set.
 //
 //go:embed testdata/settable.go
-var settable []byte
+var settableSource []byte
 
 const (
-	// reading is the code by which time.Now reads the clocks. set is the code that replaces it where the clock can be set.
-	reading = "\nfunc Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
-	set     = "\nfunc Now() Time {\n\tsec, nsec, mono := setNow()\n"
+	// readsRuntimeClock is the code by which time.Now reads the clocks. set is the code that replaces it where the clock can be set.
+	readsRuntimeClock  = "\nfunc Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
+	readsSettableClock = "\nfunc Now() Time {\n\tsec, nsec, mono := setNow()\n"
 )
 
 // withSettableClock returns the source of Go's time.go, changed so that time.Now asks settable. It returns an error if the source is
 // not the one that this was written for.
 func withSettableClock(source string) (string, error) {
-	if n := strings.Count(source, reading); n != 1 {
-		return "", fmt.Errorf("time.go of %s reads the clocks %d times with %q, not once: bring test/crash/clock.go up to date", runtime.Version(), n, reading)
+	if n := strings.Count(source, readsRuntimeClock); n != 1 {
+		return "", fmt.Errorf("time.go of %s reads the clocks %d times with %q, not once: bring test/crash/clock.go up to date", runtime.Version(), n, readsRuntimeClock)
 	}
-	return strings.Replace(source, reading, set, 1), nil
+	return strings.Replace(source, readsRuntimeClock, readsSettableClock, 1), nil
 }
 
 // buildSettable builds a command, named by its folder in the repository, with a clock that can be set. It uses an overlay of the
@@ -94,7 +94,7 @@ func writeOverlay(ctx context.Context, folder string) (string, error) {
 		return "", err
 	}
 	replaced := map[string]string{}
-	for name, text := range map[string][]byte{"time.go": []byte(changed), "settable.go": settable} {
+	for name, text := range map[string][]byte{"time.go": []byte(changed), "settable.go": settableSource} {
 		copied := filepath.Join(folder, name)
 		replaced[filepath.Join(library, name)] = copied
 		if err := os.WriteFile(copied, text, 0o600); err != nil {
@@ -109,13 +109,13 @@ func writeOverlay(ctx context.Context, folder string) (string, error) {
 	return overlay, os.WriteFile(overlay, text, 0o600)
 }
 
-// addSettable builds the plugin with a clock that can be set, next to the fixture's own plugin.
-func addSettable(ctx context.Context, s *fixture.Fixture) error {
-	return buildSettable(ctx, "./cmd/kubectl-nodeupgrade", filepath.Join(settableIn(s), "kubectl-nodeupgrade"))
+// buildSettablePlugin builds the plugin with a clock that can be set, next to the fixture's own plugin.
+func buildSettablePlugin(ctx context.Context, s *fixture.Fixture) error {
+	return buildSettable(ctx, "./cmd/kubectl-nodeupgrade", filepath.Join(settableDir(s), "kubectl-nodeupgrade"))
 }
 
-// settableIn returns the folder of the plugin with a clock that can be set.
-func settableIn(s *fixture.Fixture) string { return filepath.Join(s.Dir, "settable") }
+// settableDir returns the folder of the plugin with a clock that can be set.
+func settableDir(s *fixture.Fixture) string { return filepath.Join(s.Dir, "settable") }
 
 // wallClock is the path of the file that sets the wall clock of all commands that were started with its environment.
 type wallClock string
@@ -140,11 +140,11 @@ func (w wallClock) setForward(by time.Duration) error {
 // env returns the environment that makes a command use this clock.
 func (w wallClock) env() []string { return []string{"TEST_CLOCK_AHEAD=" + string(w)} }
 
-// onClock sets the clock of the case, and returns the environment of a command that uses it.
-func (t *testCase) onClock(by time.Duration) ([]string, error) {
+// prepareClock sets the clock of the case, and returns the environment of a command that uses it.
+func (t *testCase) prepareClock(by time.Duration) ([]string, error) {
 	if err := t.wallClock().setForward(by); err != nil {
 		return nil, err
 	}
-	path := []string{settableIn(t.Fixture), t.Dir, os.Getenv("PATH")}
+	path := []string{settableDir(t.Fixture), t.Dir, os.Getenv("PATH")}
 	return append(t.wallClock().env(), "PATH="+strings.Join(path, string(os.PathListSeparator))), nil
 }

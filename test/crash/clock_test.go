@@ -13,9 +13,9 @@ import (
 
 func TestWithSettableClock(t *testing.T) {
 	cases := map[string]struct{ source, want, wantErr string }{
-		"as it is":  {"package time\n" + reading + "}\n", "package time\n" + set + "}\n", ""},
+		"as it is":  {"package time\n" + readsRuntimeClock + "}\n", "package time\n" + readsSettableClock + "}\n", ""},
 		"changed":   {"package time\n\nfunc Now() Time { return unix() }\n", "", "0 times"},
-		"ambiguous": {reading + reading, "", "2 times"},
+		"ambiguous": {readsRuntimeClock + readsRuntimeClock, "", "2 times"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -47,14 +47,14 @@ func TestWallClock(t *testing.T) {
 	if wall, _ := ask(); time.Until(wall).Abs() > time.Minute {
 		t.Errorf("before it is set the clock says %s", wall)
 	}
-	if err := w.setForward(forward); err != nil {
+	if err := w.setForward(clockShift); err != nil {
 		t.Fatal(err)
 	}
 	wall, passed := ask()
-	if got := time.Until(wall); (got - forward).Abs() > time.Minute {
-		t.Errorf("the clock was set %s forward and is %s ahead", forward, got)
+	if got := time.Until(wall); (got - clockShift).Abs() > time.Minute {
+		t.Errorf("the clock was set %s forward and is %s ahead", clockShift, got)
 	}
-	if passed > forward/2 {
+	if passed > clockShift/2 {
 		t.Errorf("%s passed on the monotonic clock, which must not be set forward", passed)
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestSample tries two points each of a small upgrade, of one that EKS carries out, and of a blue-green one. "make crash" tries every
+// TestSampleOfInterruptedUpgrades tries two points each of a small upgrade, of one that EKS carries out, and of a blue-green one. "make crash" tries every
 // point of larger upgrades.
-func TestSample(t *testing.T) {
+func TestSampleOfInterruptedUpgrades(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")
 	}
@@ -26,22 +26,22 @@ func TestSample(t *testing.T) {
 	t.Run("driven", func(t *testing.T) {
 		t.Parallel()
 		c := setup{counts: []int{2, 1}}
-		writes, err := c.undisturbed(t.Context(), s)
+		writes, err := c.runUndisturbed(t.Context(), s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.runSample(t, s, sample(t, writes))
+		c.runSample(t, s, samplePoints(t, writes))
 	})
 	t.Run("blue-green", func(t *testing.T) {
 		t.Parallel()
 		c := setup{counts: []int{1, 1}, strategy: string(record.BlueGreen)}
-		writes, err := c.undisturbed(t.Context(), s)
+		writes, err := c.runUndisturbed(t.Context(), s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		drained, deleted := first(t, writes, "/eviction"), first(t, writes, "TerminateInstanceInAutoScalingGroup")
+		drained, deleted := numberOfFirst(t, writes, "/eviction"), numberOfFirst(t, writes, "TerminateInstanceInAutoScalingGroup")
 		outcomes := c.runSample(t, s, []point{{deleted, lose}, {drained, rollback}})
-		if outcomes[1].obeyed != record.VerbRollback {
+		if outcomes[1].carriedOut != record.VerbRollback {
 			t.Error("the upgrade was not rolled back during the drain")
 		}
 	})
@@ -49,8 +49,8 @@ func TestSample(t *testing.T) {
 		t.Parallel()
 		c := setup{counts: []int{1, 1}, managed: true}
 		for _, o := range c.runSample(t, s, []point{{4, kill}, {5, lose}}) {
-			if want := []string{"/configmaps", "/update-version"}[o.point.n-4]; !strings.HasSuffix(o.where(), want) {
-				t.Errorf("%s is %s, want %s", o.point, o.where(), want)
+			if want := []string{"/configmaps", "/update-version"}[o.point.n-4]; !strings.HasSuffix(o.writeAtPoint(), want) {
+				t.Errorf("%s is %s, want %s", o.point, o.writeAtPoint(), want)
 			}
 		}
 	})
@@ -68,17 +68,17 @@ func (c setup) runSample(t *testing.T, s *fixture.Fixture, points []point) []out
 		t.Error(err)
 	}
 	for i := range outcomes {
-		if !outcomes[i].reached() {
+		if !outcomes[i].isReached() {
 			t.Fatalf("%s was not reached: nothing was tried", outcomes[i].point)
 		}
 	}
 	return outcomes
 }
 
-// sample returns one point for the cloud and one for the pods; the managed upgrade has one for the record. The tool is never killed in
+// samplePoints returns one point for the cloud and one for the pods; the managed upgrade has one for the record. The tool is never killed in
 // the middle of an eviction. The API server may then have charged the budget without deleting the pod, and the disruption controller
 // counts that as a disruption for two minutes.
-func sample(t *testing.T, writes []string) []point {
+func samplePoints(t *testing.T, writes []string) []point {
 	t.Helper()
 	var points []point
 	for fault, kinds := range map[fault][]string{
@@ -86,14 +86,14 @@ func sample(t *testing.T, writes []string) []point {
 		lose: {"/eviction"},
 	} {
 		for _, kind := range kinds {
-			points = append(points, point{first(t, writes, kind), fault})
+			points = append(points, point{numberOfFirst(t, writes, kind), fault})
 		}
 	}
 	return points
 }
 
-// first returns the number of the first write of the kind.
-func first(t *testing.T, writes []string, kind string) int {
+// numberOfFirst returns the number of the first write of the kind.
+func numberOfFirst(t *testing.T, writes []string, kind string) int {
 	t.Helper()
 	i := slices.IndexFunc(writes, func(write string) bool { return strings.Contains(write, kind) })
 	if i < 0 {
@@ -128,7 +128,7 @@ func TestPoints(t *testing.T) {
 	}
 }
 
-func TestMeet(t *testing.T) {
+func TestProxyNumbersWrites(t *testing.T) {
 	const node, lease = "PATCH /x", "PUT /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x"
 	cases := map[string]struct {
 		point  point
@@ -144,7 +144,7 @@ func TestMeet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			proxy := &proxy{point: c.point}
 			for i, write := range c.writes {
-				if got := proxy.meet(write); got != c.want[i] {
+				if got := proxy.numberWrite(write); got != c.want[i] {
 					t.Errorf("write %d is the point's: %t, want %t", i+1, got, c.want[i])
 				}
 			}
@@ -175,7 +175,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-func TestOdd(t *testing.T) {
+func TestNotOnceIsDescribed(t *testing.T) {
 	cases := map[string]struct {
 		times map[string]int
 		due   map[string]bool
@@ -188,14 +188,14 @@ func TestOdd(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := odd(c.times, c.due); got != c.want {
+			if got := describeNotOnce(c.times, c.due); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
 	}
 }
 
-func TestOutOfBounds(t *testing.T) {
+func TestSizesOutOfBounds(t *testing.T) {
 	booting, whole := awscloud.Size{Desired: 6, InService: 2}, awscloud.Size{Desired: 6, InService: 6}
 	cases := map[string]struct {
 		sizes []awscloud.Size
@@ -211,14 +211,14 @@ func TestOutOfBounds(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := strings.Join(outOfBounds(c.sizes, 6, 4), ", "); got != c.want {
+			if got := strings.Join(sizesOutOfBounds(c.sizes, 6, 4), ", "); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
 	}
 }
 
-func TestReport(t *testing.T) {
+func TestOutcomesAreReported(t *testing.T) {
 	outcomes := []outcome{
 		{point: point{1, kill}, writes: []string{"POST /a", "PUT /b"}},
 		{point: point{2, kill}, writes: []string{"POST /a", "PUT /b"}, problems: []string{"nodes: x", "lease: y"}},
@@ -226,7 +226,7 @@ func TestReport(t *testing.T) {
 	}
 	var lines []string
 	for i := range outcomes {
-		lines = append(lines, outcomes[i].report()...)
+		lines = append(lines, outcomes[i].reportLines()...)
 	}
 	want := []string{"kill-002: PUT /b: nodes: x; lease: y", "kill-003: not reached: this upgrade made 2 writes"}
 	if !slices.Equal(lines, want) {

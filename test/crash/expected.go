@@ -17,21 +17,21 @@ func (t *testCase) expected(found state) state {
 	done := record.Record{Phase: record.PhaseDone, Result: record.Succeeded, Total: nodes, Replaced: nodes}
 	expected := t.before.expected()
 	switch {
-	case t.obeyed == record.VerbRollback:
-		return t.expectedBack()
-	case t.obeyed == record.VerbAbort:
-		return t.expectedAborted(found)
+	case t.carriedOut == record.VerbRollback:
+		return t.expectedAfterRollback()
+	case t.carriedOut == record.VerbAbort:
+		return t.expectedAfterAbort(found)
 	case t.managed: // EKS must be asked to begin exactly once
-		expected["record"], expected["updates"] = describe(done), "1 begun, 1 token"
+		expected["record"], expected["updates"] = describeRecord(done), "1 begun, 1 token"
 	case t.strategy == string(record.BlueGreen):
 		done.Suspended = []string{"AZRebalance", "AlarmNotification", "ScheduledActions"}
-		expected["record"] = describe(done)
+		expected["record"] = describeRecord(done)
 	}
 	return expected
 }
 
-// due returns the instances or pods that the tool itself must terminate or evict: none where EKS does it.
-func (t *testCase) due(all map[string]bool) map[string]bool {
+// removedByTool returns the instances or pods that the tool itself must terminate or evict: none where EKS does it.
+func (t *testCase) removedByTool(all map[string]bool) map[string]bool {
 	if t.managed {
 		return nil
 	}

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// refused is the exit code of a command that was refused and changed nothing.
-	refused = 2
-	// lostLease is the exit code of a command whose lease another process holds.
-	lostLease = 5
+	// exitRefused is the exit code of a command that was refused and changed nothing.
+	exitRefused = 2
+	// exitLostLease is the exit code of a command whose lease another process holds.
+	exitLostLease = 5
 )
 
 // fault is what happens at a point of the upgrade.
@@ -42,7 +42,8 @@ const (
 	// ahead starts the same command again, with its wall clock set forward, once the server has answered. The first command gets the
 	// answer when the second has ended. If the write is one of the lease, the next write is taken instead.
 	ahead fault = "ahead"
-	// These are kill, followed by a command with the verb. If the verb is refused, the same upgrade command continues.
+	// pause, rollback, complete and abort kill the tool, and then run a command with the verb. If that command is refused, the same
+	// upgrade command continues.
 	pause    fault = "pause"
 	rollback fault = "rollback"
 	complete fault = "complete"
@@ -56,36 +57,36 @@ func faults() []fault {
 	return []fault{kill, lose, stop, down, pair, clock, back, ahead, pause, rollback, complete, abort}
 }
 
-// kills reports whether the tool is killed.
-func (f fault) kills() bool { return f == kill || f.verb() != "" }
+// killsCommand reports whether the tool is killed.
+func (f fault) killsCommand() bool { return f == kill || f.followingVerb() != "" }
 
-// halts reports whether the tool is halted until another process has ended the upgrade.
-func (f fault) halts() bool { return f == stop || f == clock || f == back }
+// haltsCommand reports whether the tool is halted until another process has ended the upgrade.
+func (f fault) haltsCommand() bool { return f == stop || f == clock || f == back }
 
 // setsClock reports whether the clock of one of the commands is set forward or back.
 func (f fault) setsClock() bool { return f == clock || f == back || f == ahead }
 
-// upgrade carries the upgrade out to its end in spite of the fault. It returns the exit code of the command that ended the upgrade.
-func (t *testCase) upgrade(ctx context.Context) (int, error) {
+// runToEnd carries the upgrade out to its end in spite of the fault. It returns the exit code of the command that ended the upgrade.
+func (t *testCase) runToEnd(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
 	switch t.point.fault {
 	case pair:
-		return t.both(ctx)
+		return t.startTwice(ctx)
 	case ahead:
-		return t.joined(ctx)
+		return t.startSecond(ctx)
 	default:
-		return t.interrupted(ctx)
+		return t.runWithFault(ctx)
 	}
 }
 
-// interrupted starts the command and injects the fault. This command or the same one again carries the upgrade to its end.
-func (t *testCase) interrupted(ctx context.Context) (int, error) {
+// runWithFault starts the command and injects the fault. This command or the same one again carries the upgrade to its end.
+func (t *testCase) runWithFault(ctx context.Context) (int, error) {
 	var process *fixture.Process
 	started, halted, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	proxy, err := openProxy(ctx, t.Fixture, t.point, func() {
 		<-started
-		if t.point.fault.halts() {
+		if t.point.fault.haltsCommand() {
 			_ = process.Halt() // its later behaviour shows an error
 			close(halted)
 			return
@@ -101,7 +102,7 @@ func (t *testCase) interrupted(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	process = t.Start(ctx, io.Discard, &t.said, env, t.args()...)
+	process = t.Start(ctx, io.Discard, &t.stderr, env, t.args()...)
 	close(started)
 	var code int
 	go func() {
@@ -110,21 +111,21 @@ func (t *testCase) interrupted(ctx context.Context) (int, error) {
 	}()
 	select {
 	case <-halted:
-		return t.takenOver(ctx, process, proxy, func() (int, error) { <-ended; return code, err })
+		return t.takeOver(ctx, process, proxy, func() (int, error) { <-ended; return code, err })
 	case <-ended:
 	}
-	t.writes = proxy.seen()
-	if err != nil || !t.point.fault.kills() || len(t.writes) < t.point.n {
+	t.writes = proxy.allWrites()
+	if err != nil || !t.point.fault.killsCommand() || len(t.writes) < t.point.n {
 		return code, err
 	}
-	if code != killed {
-		return 0, fmt.Errorf("the command ended with %d and was to be killed: %s", code, t.said.String())
+	if code != exitKilled {
+		return 0, fmt.Errorf("the command ended with %d and was to be killed: %s", code, t.stderr.String())
 	}
-	if verb := t.point.fault.verb(); verb != "" {
-		return t.askVerb(ctx, verb)
+	if verb := t.point.fault.followingVerb(); verb != "" {
+		return t.runVerb(ctx, verb)
 	}
 	// Without --takeover the command would wait a minute for the lease of the killed one.
-	return t.Start(ctx, io.Discard, &t.said, nil, t.args("--takeover")...).Wait()
+	return t.Start(ctx, io.Discard, &t.stderr, nil, t.args("--takeover")...).Wait()
 }
 
 // env returns the environment of the command that the fault is injected into.
@@ -136,23 +137,23 @@ func (t *testCase) env(proxy *proxy) ([]string, error) {
 	if t.point.fault != clock && t.point.fault != back {
 		return env, nil
 	}
-	onClock, err := t.onClock(0)
+	onClock, err := t.prepareClock(0)
 	return append(env, onClock...), err
 }
 
-// takenOver runs the same command to the end of the upgrade that the halted one began. The halted one then continues. It must notice
+// takeOver runs the same command to the end of the upgrade that the halted one began. The halted one then continues. It must notice
 // that it has lost the upgrade before any of its writes has an effect: the cluster refuses writes that were already under way.
-func (t *testCase) takenOver(ctx context.Context, halted *fixture.Process, proxy *proxy, wait func() (int, error)) (int, error) {
+func (t *testCase) takeOver(ctx context.Context, halted *fixture.Process, proxy *proxy, wait func() (int, error)) (int, error) {
 	var other strings.Builder
 	code, err := t.Start(ctx, io.Discard, &other, nil, t.args()...).Wait()
-	t.writes = proxy.seen()
-	had := len(proxy.had())
+	t.writes = proxy.allWrites()
+	had := len(proxy.writesWithEffect())
 	left, leftErr := t.lease(ctx)
 	switch t.point.fault {
 	case clock:
-		leftErr = errors.Join(leftErr, t.wallClock().setForward(forward))
+		leftErr = errors.Join(leftErr, t.wallClock().setForward(clockShift))
 	case back:
-		leftErr = errors.Join(leftErr, t.wallClock().setForward(-forward))
+		leftErr = errors.Join(leftErr, t.wallClock().setForward(-clockShift))
 	}
 	_ = halted.Continue() // its exit code shows an error
 	late, lateErr := wait()
@@ -164,22 +165,22 @@ func (t *testCase) takenOver(ctx context.Context, halted *fixture.Process, proxy
 		return code, err
 	}
 	if found.ResourceVersion != left.ResourceVersion {
-		t.strange = append(t.strange, "the command that was halted changed the lease later")
+		t.misbehaviour = append(t.misbehaviour, "the command that was halted changed the lease later")
 	}
-	if late != lostLease {
-		t.strange = append(t.strange, fmt.Sprintf("the command that was halted ended with %d: %s", late, fixture.LastError(t.said.String())))
+	if late != exitLostLease {
+		t.misbehaviour = append(t.misbehaviour, fmt.Sprintf("the command that was halted ended with %d: %s", late, fixture.LastError(t.stderr.String())))
 	}
-	for _, write := range proxy.had()[had:] {
-		t.strange = append(t.strange, "the command that was halted wrote later: "+write)
+	for _, write := range proxy.writesWithEffect()[had:] {
+		t.misbehaviour = append(t.misbehaviour, "the command that was halted wrote later: "+write)
 	}
-	t.said.WriteString(other.String())
+	t.stderr.WriteString(other.String())
 	return code, nil
 }
 
-// joined starts the command a second time, with a clock that is ahead, while the first continues. The second must report that the
+// startSecond starts the command a second time, with a clock that is ahead, while the first continues. The second must report that the
 // first holds the lease or that nothing is left to do, and must change nothing. By its clock the lease expired long ago.
-func (t *testCase) joined(ctx context.Context) (int, error) {
-	onClock, err := t.onClock(forward)
+func (t *testCase) startSecond(ctx context.Context) (int, error) {
+	onClock, err := t.prepareClock(clockShift)
 	if err != nil {
 		return 0, err
 	}
@@ -201,18 +202,18 @@ func (t *testCase) joined(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	code, err := t.Start(ctx, io.Discard, &t.said, proxy.env(), t.args()...).Wait()
+	code, err := t.Start(ctx, io.Discard, &t.stderr, proxy.env(), t.args()...).Wait()
 	t.writes = proxy.close()
 	select {
 	case second := <-ended:
-		t.said.WriteString(other.String())
-		refused := second.code == lostLease && strings.Contains(other.String(), "holds it since")
+		t.stderr.WriteString(other.String())
+		refused := second.code == exitLostLease && strings.Contains(other.String(), "holds it since")
 		if current := second.code == 0 && strings.Contains(out.String(), "nodes are current"); !refused && !current {
 			said := fixture.LastError(other.String())
-			t.strange = append(t.strange, fmt.Sprintf("the command whose clock is ahead ended with %d: %s", second.code, said))
+			t.misbehaviour = append(t.misbehaviour, fmt.Sprintf("the command whose clock is ahead ended with %d: %s", second.code, said))
 		}
-		for _, write := range quiet.seen() {
-			t.strange = append(t.strange, "the command whose clock is ahead wrote: "+write)
+		for _, write := range quiet.allWrites() {
+			t.misbehaviour = append(t.misbehaviour, "the command whose clock is ahead wrote: "+write)
 		}
 		return code, errors.Join(err, second.err)
 	default: // only the return of the lease was left to write
@@ -221,9 +222,9 @@ func (t *testCase) joined(ctx context.Context) (int, error) {
 	}
 }
 
-// both starts the command twice: one of them must continue, and the other must report that the first holds the lease.
-func (t *testCase) both(ctx context.Context) (int, error) {
-	one := t.Start(ctx, io.Discard, &t.said, nil, t.args()...)
+// startTwice starts the command twice: one of them must continue, and the other must report that the first holds the lease.
+func (t *testCase) startTwice(ctx context.Context) (int, error) {
+	one := t.Start(ctx, io.Discard, &t.stderr, nil, t.args()...)
 	var other strings.Builder
 	two := t.Start(ctx, io.Discard, &other, nil, t.args()...)
 	var codes []int
@@ -234,9 +235,9 @@ func (t *testCase) both(ctx context.Context) (int, error) {
 		}
 		codes = append(codes, code)
 	}
-	t.said.WriteString(other.String())
-	if slices.Sort(codes); codes[1] != lostLease || !strings.Contains(t.said.String(), "holds it since") {
-		t.strange = append(t.strange, fmt.Sprintf("two commands at once end with %v", codes))
+	t.stderr.WriteString(other.String())
+	if slices.Sort(codes); codes[1] != exitLostLease || !strings.Contains(t.stderr.String(), "holds it since") {
+		t.misbehaviour = append(t.misbehaviour, fmt.Sprintf("two commands at once end with %v", codes))
 	}
 	return codes[0], nil
 }

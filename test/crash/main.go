@@ -66,22 +66,22 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	defer s.Close()
 	c := setup{counts: []int{3, 3}, managed: o.managed, strategy: o.strategy, keep: o.keep, older: o.older}
 	if o.how.setsClock() {
-		if err := addSettable(ctx, s); err != nil {
+		if err := buildSettablePlugin(ctx, s); err != nil {
 			return err
 		}
 	}
 	began := time.Now()
-	writes, err := c.undisturbed(ctx, s)
+	writes, err := c.runUndisturbed(ctx, s)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "undisturbed: %d writes in %s\n", len(writes), since(began))
+	fmt.Fprintf(out, "undisturbed: %d writes in %s\n", len(writes), roundedSince(began))
 	began = time.Now()
 	outcomes, err := c.runAll(ctx, s, o.points(len(writes)), o.atOnce, out)
 	if err != nil {
 		return err
 	}
-	return summarize(out, outcomes, since(began))
+	return summarize(out, outcomes, roundedSince(began))
 }
 
 // points returns the writes to try; writes is the number of all writes.
@@ -111,7 +111,7 @@ func (c setup) runAll(ctx context.Context, s *fixture.Fixture, points []point, a
 		}
 		return o, err
 	}, func(o *outcome) {
-		for _, line := range o.report() {
+		for _, line := range o.reportLines() {
 			fmt.Fprintln(out, line)
 		}
 	})
@@ -122,12 +122,12 @@ func (c setup) runAll(ctx context.Context, s *fixture.Fixture, points []point, a
 func summarize(out io.Writer, outcomes []outcome, took time.Duration) error {
 	well, tried, obeyed := 0, 0, 0
 	for i := range outcomes {
-		if outcomes[i].reached() {
+		if outcomes[i].isReached() {
 			tried++
 			if len(outcomes[i].problems) == 0 {
 				well++
 			}
-			if outcomes[i].obeyed != "" {
+			if outcomes[i].carriedOut != "" {
 				obeyed++
 			}
 		}
@@ -146,4 +146,4 @@ func summarize(out io.Writer, outcomes []outcome, took time.Duration) error {
 	}
 }
 
-func since(t time.Time) time.Duration { return time.Since(t).Round(time.Second) }
+func roundedSince(t time.Time) time.Duration { return time.Since(t).Round(time.Second) }

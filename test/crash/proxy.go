@@ -33,9 +33,9 @@ type proxy struct {
 
 	mu     sync.Mutex // guards the fields below
 	writes []string
-	// taken lists the writes that had an effect: the cluster accepted them, or they reached the cloud.
-	taken []string
-	met   bool // true once the point's write was seen
+	// effective lists the writes that had an effect: the cluster accepted them, or they reached the cloud.
+	effective    []string
+	pointReached bool // true once the point's write was seen
 }
 
 // openProxy opens the fronts. inject is called when the server has answered the point's write, unless the fault is one of the
@@ -50,12 +50,12 @@ func openProxy(ctx context.Context, s *fixture.Fixture, at point, inject func())
 		p.cluster.Close()
 		return nil, err
 	}
-	p.cluster.Number(func(r *http.Request) bool { return p.meet(r.Method + " " + r.URL.Path) })
-	p.cluster.Took(func(r *http.Request) { p.take(r.Method + " " + r.URL.Path) })
+	p.cluster.Number(func(r *http.Request) bool { return p.numberWrite(r.Method + " " + r.URL.Path) })
+	p.cluster.Took(func(r *http.Request) { p.noteEffect(r.Method + " " + r.URL.Path) })
 	p.cloud.Number(func(r *http.Request) bool {
 		write := strings.TrimSpace(hostile.Operation(r) + " " + r.FormValue("InstanceId"))
-		p.take(write)
-		return p.meet(write)
+		p.noteEffect(write)
+		return p.numberWrite(write)
 	})
 	for _, front := range []*hostile.Front{p.cluster, p.cloud} {
 		switch { // meet accepts only one write
@@ -70,37 +70,37 @@ func openProxy(ctx context.Context, s *fixture.Fixture, at point, inject func())
 	return p, nil
 }
 
-// meet numbers a write and reports whether it is the point's.
-func (p *proxy) meet(write string) bool {
+// numberWrite numbers a write and reports whether it is the point's.
+func (p *proxy) numberWrite(write string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.writes = append(p.writes, write)
-	if p.met || p.point.n == 0 || len(p.writes) < p.point.n || (p.point.fault == ahead && ofLease(write)) {
+	if p.pointReached || p.point.n == 0 || len(p.writes) < p.point.n || (p.point.fault == ahead && isLeaseWrite(write)) {
 		return false
 	}
-	p.met = true
+	p.pointReached = true
 	return true
 }
 
-// take records a write that had an effect.
-func (p *proxy) take(write string) {
+// noteEffect records a write that had an effect.
+func (p *proxy) noteEffect(write string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.taken = append(p.taken, write)
+	p.effective = append(p.effective, write)
 }
 
-// had returns the writes up to now that the servers accepted.
-func (p *proxy) had() []string {
+// writesWithEffect returns the writes up to now that the servers accepted.
+func (p *proxy) writesWithEffect() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.taken)
+	return slices.Clone(p.effective)
 }
 
-// ofLease reports whether a write creates, takes, renews or returns a lease.
-func ofLease(write string) bool { return strings.Contains(write, "/leases") }
+// isLeaseWrite reports whether a write creates, takes, renews or returns a lease.
+func isLeaseWrite(write string) bool { return strings.Contains(write, "/leases") }
 
-// seen returns the writes so far.
-func (p *proxy) seen() []string {
+// allWrites returns the writes so far.
+func (p *proxy) allWrites() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.writes)
@@ -110,7 +110,7 @@ func (p *proxy) seen() []string {
 func (p *proxy) close() []string {
 	p.cluster.Close()
 	p.cloud.Close()
-	return p.seen()
+	return p.allWrites()
 }
 
 // env returns the environment of a command that goes through the proxy.

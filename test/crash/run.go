@@ -21,8 +21,8 @@ const (
 	// timeLimit is how long an upgrade may take. It is longer than the five minutes after which the upgrade stops for a workload that
 	// does not recover, so that the upgrade itself reports the reason.
 	timeLimit = 8 * time.Minute
-	// killed is the exit code that a shell reports for a command that SIGKILL ended.
-	killed = 128 + 9
+	// exitKilled is the exit code that a shell reports for a command that SIGKILL ended.
+	exitKilled = 128 + 9
 )
 
 // setup contains the settings that all cases share.
@@ -39,9 +39,9 @@ type setup struct {
 	older string
 }
 
-// surge returns how many nodes the group may have in addition: as many as before for blue-green, or by default two for each zone (EKS
+// maxSurge returns how many nodes the group may have in addition: as many as before for blue-green, or by default two for each zone (EKS
 // E21).
-func (c setup) surge() int {
+func (c setup) maxSurge() int {
 	if c.strategy != string(record.BlueGreen) {
 		return 2 * len(zones())
 	}
@@ -77,14 +77,14 @@ type testCase struct {
 	// scaling is the name of the Auto Scaling group.
 	scaling string
 	before  snapshot
-	// said is what the commands wrote to stderr. writes is the list of the first command's writes.
-	said   bytes.Buffer
+	// stderr is what the commands wrote to stderr. writes is the list of the first command's writes.
+	stderr bytes.Buffer
 	writes []string
-	// strange lists wrong actions of a command that the final state does not show.
-	strange []string
-	// obeyed is the verb that was carried out. left is the final record.
-	obeyed record.Verb
-	left   record.Record
+	// misbehaviour lists wrong actions of a command that the final state does not show.
+	misbehaviour []string
+	// carriedOut is the verb that was carried out; "" for none.
+	carriedOut  record.Verb
+	finalRecord record.Record
 }
 
 // nameAt returns the name of the case at the point. The group, its nodes' pool and the namespace have this name.
@@ -107,35 +107,35 @@ type outcome struct {
 	writes []string
 	// problems lists the differences from the state that an undisturbed upgrade leaves behind.
 	problems []string
-	// obeyed is the verb that was carried out; "" for none.
-	obeyed record.Verb
+	// carriedOut is the verb that was carried out; "" for none.
+	carriedOut record.Verb
 }
 
-// reached reports whether the upgrade got as far as the point.
-func (o *outcome) reached() bool { return o.point.fault == pair || len(o.writes) >= o.point.n }
+// isReached reports whether the upgrade got as far as the point.
+func (o *outcome) isReached() bool { return o.point.fault == pair || len(o.writes) >= o.point.n }
 
-// where returns the write at the point.
-func (o *outcome) where() string {
+// writeAtPoint returns the write at the point.
+func (o *outcome) writeAtPoint() string {
 	if o.point.fault == pair {
 		return "two at once"
 	}
 	return o.writes[o.point.n-1]
 }
 
-// report returns a line if there is something to report.
-func (o *outcome) report() []string {
+// reportLines returns a line if there is something to report.
+func (o *outcome) reportLines() []string {
 	switch {
-	case !o.reached():
+	case !o.isReached():
 		return []string{fmt.Sprintf("%s: not reached: this upgrade made %d writes", o.point, len(o.writes))}
 	case len(o.problems) > 0:
-		return []string{fmt.Sprintf("%s: %s: %s", o.point, o.where(), strings.Join(o.problems, "; "))}
+		return []string{fmt.Sprintf("%s: %s: %s", o.point, o.writeAtPoint(), strings.Join(o.problems, "; "))}
 	default:
 		return nil
 	}
 }
 
-// undisturbed returns the writes of an upgrade without a fault.
-func (c setup) undisturbed(ctx context.Context, s *fixture.Fixture) ([]string, error) {
+// runUndisturbed returns the writes of an upgrade without a fault.
+func (c setup) runUndisturbed(ctx context.Context, s *fixture.Fixture) ([]string, error) {
 	o, err := c.run(ctx, s, point{})
 	if err == nil && len(o.problems) > 0 {
 		err = fmt.Errorf("an undisturbed upgrade does not end well: %s", strings.Join(o.problems, "; "))
@@ -154,7 +154,7 @@ func (c setup) run(ctx context.Context, shared *fixture.Fixture, p point) (outco
 	if t.scaling, err = t.setUp(ctx); err != nil {
 		return outcome{}, err
 	}
-	defer t.clear(context.WithoutCancel(ctx))
+	defer t.removeMachines(context.WithoutCancel(ctx))
 	if t.before, err = t.takeSnapshot(ctx); err != nil {
 		return outcome{}, err
 	}
@@ -162,25 +162,25 @@ func (c setup) run(ctx context.Context, shared *fixture.Fixture, p point) (outco
 	if err != nil {
 		return outcome{}, err
 	}
-	code, err := t.upgrade(ctx)
-	broken, seen := budgets.Broken()
+	code, err := t.runToEnd(ctx)
+	broken, seen := budgets.Stop()
 	if err != nil {
 		return outcome{}, err
 	}
 	if seen == 0 {
 		return outcome{}, errors.New("no state of a budget was seen")
 	}
-	after, err := t.look(ctx)
+	after, err := t.readState(ctx)
 	if err != nil {
 		return outcome{}, err
 	}
 	after["budgets below their need"] = strings.Join(broken, ", ")
-	o := outcome{point: p, writes: t.writes, problems: append(t.strange, differences(after, t.expected(after))...), obeyed: t.obeyed}
-	if err := t.keepAll(o); err != nil {
+	o := outcome{point: p, writes: t.writes, problems: append(t.misbehaviour, differences(after, t.expected(after))...), carriedOut: t.carriedOut}
+	if err := t.storeOutput(o); err != nil {
 		return outcome{}, err
 	}
 	if code != 0 { // the rest follows from that
-		o.problems = []string{fmt.Sprintf("the last command ended with %d: %s; %d things differ", code, fixture.LastError(t.said.String()), len(o.problems))}
+		o.problems = []string{fmt.Sprintf("the last command ended with %d: %s; %d things differ", code, fixture.LastError(t.stderr.String()), len(o.problems))}
 	}
 	return o, nil
 }
@@ -196,8 +196,8 @@ func (t *testCase) setUp(ctx context.Context) (string, error) {
 	return t.group(), t.Deploy(ctx, fixture.Group{Name: t.group(), Zones: zones(), Counts: t.counts, More: clearable}, workloads(t.group()))
 }
 
-// clear removes the machines, so that many upgrades can follow each other. It ignores errors: what is left only takes up room.
-func (t *testCase) clear(ctx context.Context) {
+// removeMachines removes the machines, so that many upgrades can follow each other. It ignores errors: what is left only takes up room.
+func (t *testCase) removeMachines(ctx context.Context) {
 	_ = t.Cluster.Client().CoreV1().Namespaces().Delete(ctx, t.Namespace, metav1.DeleteOptions{})
 	_ = t.Cloud.SetDesired(t.scaling, 0)
 }
@@ -218,8 +218,8 @@ func (t *testCase) args(more ...string) []string {
 	return append(args, more...)
 }
 
-// keepAll writes the writes, the problems and the output to a file, if a folder is set.
-func (t *testCase) keepAll(o outcome) error {
+// storeOutput writes the writes, the problems and the output to a file, if a folder is set.
+func (t *testCase) storeOutput(o outcome) error {
 	if t.keep == "" {
 		return nil
 	}
@@ -230,6 +230,6 @@ func (t *testCase) keepAll(o outcome) error {
 	for i, write := range o.writes {
 		fmt.Fprintf(&text, "%d %s\n", i+1, write)
 	}
-	fmt.Fprintf(&text, "faults: %s\n%s", strings.Join(o.problems, "; "), t.said.String())
+	fmt.Fprintf(&text, "faults: %s\n%s", strings.Join(o.problems, "; "), t.stderr.String())
 	return os.WriteFile(filepath.Join(t.keep, t.group()+".txt"), text.Bytes(), 0o644)
 }

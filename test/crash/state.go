@@ -75,14 +75,14 @@ func (t *testCase) takeSnapshot(ctx context.Context) (snapshot, error) {
 func (p *snapshot) expected() state {
 	return state{
 		"budgets below their need": "",
-		"sizes":                    sizes(p.group),
+		"sizes":                    describeSizes(p.group),
 		"sizes out of bounds":      "",
 		"suspended processes":      fmt.Sprint(p.group.Suspended),
 		"nodes":                    fmt.Sprintf("%d current, 0 outdated", len(p.instances)),
 		"left on nodes":            "",
 		"ready pods":               fmt.Sprint(p.ready),
 		"lease held by":            "",
-		"record": describe(record.Record{
+		"record": describeRecord(record.Record{
 			Phase: record.PhaseDone, Result: record.Succeeded, Total: len(p.instances), Replaced: len(p.instances),
 			Suspended: []string{"AZRebalance"}, // it records what was suspended, and is not cleared
 		}),
@@ -91,8 +91,8 @@ func (p *snapshot) expected() state {
 	}
 }
 
-// look reads the state that was left behind, once all workloads run again.
-func (t *testCase) look(ctx context.Context) (state, error) {
+// readState reads the state that was left behind, once all workloads run again.
+func (t *testCase) readState(ctx context.Context) (state, error) {
 	found := state{}
 	if err := t.Settle(ctx); err != nil {
 		found["workloads"] = err.Error()
@@ -102,7 +102,7 @@ func (t *testCase) look(ctx context.Context) (state, error) {
 			found["nodes at last"] = err.Error()
 		}
 	}
-	for _, part := range []func(context.Context, state) error{t.lookAtCloud, t.lookAtNodes, t.lookAtPods, t.lookAtMemory} {
+	for _, part := range []func(context.Context, state) error{t.readCloud, t.readNodes, t.readPods, t.readRecordAndLease} {
 		if err := part(ctx, found); err != nil {
 			return nil, err
 		}
@@ -110,22 +110,22 @@ func (t *testCase) look(ctx context.Context) (state, error) {
 	return found, nil
 }
 
-// lookAtCloud reads the group's final state, its sizes during the upgrade, and the termination requests. Requests without an answer
+// readCloud reads the group's final state, its sizes during the upgrade, and the termination requests. Requests without an answer
 // count: they had their effect.
-func (t *testCase) lookAtCloud(ctx context.Context, found state) error {
+func (t *testCase) readCloud(ctx context.Context, found state) error {
 	group, err := t.Cloud.Group(t.scaling)
 	if err != nil {
 		return err
 	}
-	found["sizes"], found["suspended processes"] = sizes(group), fmt.Sprint(group.Suspended)
-	found["sizes out of bounds"] = strings.Join(outOfBounds(t.Cloud.Timeline(t.scaling), t.before.group.Desired, t.surge()), ", ")
+	found["sizes"], found["suspended processes"] = describeSizes(group), fmt.Sprint(group.Suspended)
+	found["sizes out of bounds"] = strings.Join(sizesOutOfBounds(t.Cloud.Timeline(t.scaling), t.before.group.Desired, t.maxSurge()), ", ")
 	now := map[string]bool{}
 	for _, i := range group.Instances {
 		now[i.ID] = true
 	}
-	due := t.due(t.before.instances)
-	if t.obeyed != "" {
-		due = t.gone(now)
+	due := t.removedByTool(t.before.instances)
+	if t.carriedOut != "" {
+		due = t.removedInstances(now)
 	}
 	own := maps.Clone(t.before.instances)
 	maps.Copy(own, now)
@@ -136,7 +136,7 @@ func (t *testCase) lookAtCloud(ctx context.Context, found state) error {
 			times[id]++
 		}
 	}
-	found["terminated other than once"] = odd(times, due)
+	found["terminated other than once"] = describeNotOnce(times, due)
 	if !t.managed {
 		return nil
 	}
@@ -144,9 +144,9 @@ func (t *testCase) lookAtCloud(ctx context.Context, found state) error {
 	return err
 }
 
-// outOfBounds lists the sizes that exceed the surge, or at which more nodes were missing than may be unavailable, by default one (EKS
+// sizesOutOfBounds lists the sizes that exceed the surge, or at which more nodes were missing than may be unavailable, by default one (EKS
 // E23).
-func outOfBounds(sizes []awscloud.Size, before, surge int) []string {
+func sizesOutOfBounds(sizes []awscloud.Size, before, surge int) []string {
 	var out []string
 	began := slices.IndexFunc(sizes, func(z awscloud.Size) bool { return z.InService == before })
 	for _, z := range sizes[max(0, began):] {
@@ -157,12 +157,12 @@ func outOfBounds(sizes []awscloud.Size, before, surge int) []string {
 	return out
 }
 
-func sizes(g awscloud.GroupStatus) string {
+func describeSizes(g awscloud.GroupStatus) string {
 	return fmt.Sprintf("min %d, max %d, desired %d, zones %v", g.Min, g.Max, g.Desired, g.Zones)
 }
 
-// odd lists the instances or pods that were due and not removed exactly once, and those that were removed without being due.
-func odd(times map[string]int, due map[string]bool) string {
+// describeNotOnce lists the instances or pods that were due and not removed exactly once, and those that were removed without being due.
+func describeNotOnce(times map[string]int, due map[string]bool) string {
 	var all []string
 	for id := range due {
 		if times[id] != 1 {
@@ -178,7 +178,7 @@ func odd(times map[string]int, due map[string]bool) string {
 	return strings.Join(all, ", ")
 }
 
-func (t *testCase) lookAtNodes(ctx context.Context, found state) error {
+func (t *testCase) readNodes(ctx context.Context, found state) error {
 	list, err := t.Cluster.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "pool=" + t.group()})
 	if err != nil {
 		return err
@@ -199,7 +199,7 @@ func (t *testCase) lookAtNodes(ctx context.Context, found state) error {
 	return nil
 }
 
-func (t *testCase) lookAtPods(ctx context.Context, found state) error {
+func (t *testCase) readPods(ctx context.Context, found state) error {
 	pods, err := t.pods(ctx)
 	if err != nil {
 		return err
@@ -210,8 +210,8 @@ func (t *testCase) lookAtPods(ctx context.Context, found state) error {
 		return err
 	}
 	times := map[string]int{}
-	due := t.due(t.before.pods)
-	if t.obeyed != "" { // which pods had to go depends on the point
+	due := t.removedByTool(t.before.pods)
+	if t.carriedOut != "" { // which pods had to go depends on the point
 		due = map[string]bool{}
 		for uid := range evictions.Accepted {
 			due[string(uid)] = true
@@ -223,7 +223,7 @@ func (t *testCase) lookAtPods(ctx context.Context, found state) error {
 	for uid, n := range evictions.Accepted {
 		times[string(uid)] = n
 	}
-	found["evicted more than once"] = odd(times, due)
+	found["evicted more than once"] = describeNotOnce(times, due)
 	return nil
 }
 
@@ -245,8 +245,8 @@ func readyPods(pods []corev1.Pod) map[string]int {
 	return ready
 }
 
-// lookAtMemory looks at the lease and at the record.
-func (t *testCase) lookAtMemory(ctx context.Context, found state) error {
+// readRecordAndLease looks at the lease and at the record.
+func (t *testCase) readRecordAndLease(ctx context.Context, found state) error {
 	lease, err := t.lease(ctx)
 	if err != nil {
 		return err
@@ -254,8 +254,8 @@ func (t *testCase) lookAtMemory(ctx context.Context, found state) error {
 	if holder := lease.Spec.HolderIdentity; holder != nil {
 		found["lease held by"] = *holder
 	}
-	t.left, err = t.record(ctx)
-	found["record"] = describe(t.left)
+	t.finalRecord, err = t.record(ctx)
+	found["record"] = describeRecord(t.finalRecord)
 	return err
 }
 
@@ -269,8 +269,8 @@ func (t *testCase) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	return t.Cluster.Client().CoordinationV1().Leases(stateSpace).Get(ctx, cluster.ObjectName(t.group()), metav1.GetOptions{})
 }
 
-// describe returns the parts of a record that are equal for all upgrades that went the same way.
-func describe(r record.Record) string {
+// describeRecord returns the parts of a record that are equal for all upgrades that went the same way.
+func describeRecord(r record.Record) string {
 	return fmt.Sprintf("%s in phase %q, %d of %d nodes replaced, %d in flight, owed %v, suspended %v, %q",
 		r.Result, r.Phase, r.Replaced, r.Total, len(r.Nodes), r.Ledger.Contribution(), r.Suspended, r.Message)
 }
