@@ -16,25 +16,25 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// end is the state that an upgrade leaves behind.
-type end struct {
+// finalState is the state that an upgrade leaves behind.
+type finalState struct {
 	record record.Record
 	group  awscloud.GroupStatus
 	// outdated and marked list nodes by name. A marked node is listed with its marks.
 	outdated, marked []string
 	holder           string
-	// unsettled describes the workloads that do not run. taken lists the pods that were on current nodes when the upgrade terminated
-	// these.
-	unsettled string
-	taken     []string
+	// unsettled describes the workloads that do not run. podsOnTerminated lists the pods that were on current nodes when the upgrade
+	// terminated these nodes.
+	unsettled        string
+	podsOnTerminated []string
 }
 
-// look reads the state that was left behind, once the group has its desired number of nodes and all workloads run.
-func (t *testCase) look(ctx context.Context, record record.Record) (end, error) {
-	e := end{record: record}
+// readFinalState reads the state that was left behind, once the group has its desired number of nodes and all workloads run.
+func (t *testCase) readFinalState(ctx context.Context, record record.Record) (finalState, error) {
+	e := finalState{record: record}
 	waiting, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	err := t.Cloud.Wait(waiting, t.group(), atRest)
+	err := t.Cloud.Wait(waiting, t.group(), isAtRest)
 	if err != nil && waiting.Err() == nil {
 		return e, err // otherwise the sizes show it
 	}
@@ -63,17 +63,17 @@ func (t *testCase) look(ctx context.Context, record record.Record) (end, error) 
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e.taken = slices.Clone(t.taken)
+	e.podsOnTerminated = slices.Clone(t.podsOnTerminated)
 	return e, err
 }
 
-// atRest reports whether a group has its desired number of instances, all in service.
-func atRest(g awscloud.GroupStatus) bool {
+// isAtRest reports whether a group has its desired number of instances, all in service.
+func isAtRest(g awscloud.GroupStatus) bool {
 	return len(g.Instances) == g.Desired && !slices.ContainsFunc(g.Instances, func(i awscloud.InstanceStatus) bool { return i.State != at.LifecycleStateInService })
 }
 
 // faults lists what is not as it should be.
-func (e *end) faults(o *outcome) []string {
+func (e *finalState) faults(o *outcome) []string {
 	var all []string
 	fault := func(wrong bool, format string, args ...any) {
 		if wrong {
@@ -82,15 +82,15 @@ func (e *end) faults(o *outcome) []string {
 	}
 	message := e.record.Message
 	kept, landed := e.record.Ledger.Contribution(), 0
-	for _, d := range o.deeds {
-		landed += d.landed
+	for _, d := range o.resizes {
+		landed += d.applied
 	}
 	before, after := o.before, e.group
 	fault(o.code != 0, "it ended with %d", o.code)
 	fault(e.record.Result != record.Succeeded, "the record says %q", e.record.Result)
 	fault(after.Desired != before.Desired+landed+kept, "desired size %d, want %d %+d by the rival %+d kept", after.Desired, before.Desired, landed, kept)
 	fault(kept != 0 && !strings.Contains(message, fmt.Sprintf("keeps %d more nodes", kept)), "%d nodes of ours are left and not spoken of", kept)
-	fault(!atRest(after), "the group is not at rest: %+v", after)
+	fault(!isAtRest(after), "the group is not at rest: %+v", after)
 	fault(after.Min != before.Min, "min %d, want %d", after.Min, before.Min)
 	noted := strings.Contains(message, fmt.Sprintf("max stays at %d", after.Max)) && after.Max == after.Desired
 	fault(after.Max != before.Max && !noted, "max %d, want %d", after.Max, before.Max)
@@ -99,7 +99,7 @@ func (e *end) faults(o *outcome) []string {
 	}
 	fault(len(e.outdated) > 0, "outdated: %s", strings.Join(e.outdated, ", "))
 	fault(len(e.marked) > 0, "left on nodes: %s", strings.Join(e.marked, ", "))
-	fault(len(e.taken) > 0, "current nodes were taken with pods: %s", strings.Join(e.taken, ", "))
+	fault(len(e.podsOnTerminated) > 0, "current nodes were taken with pods: %s", strings.Join(e.podsOnTerminated, ", "))
 	fault(e.holder != "", "%s holds the lease", e.holder)
 	fault(e.unsettled != "", "%s", e.unsettled)
 	return all

@@ -14,12 +14,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
-// upgradeTwice kills the upgrade some time after its first mark is on a node, deletes its record, and runs the same command again. It
+// upgradeWithLostRecord kills the upgrade some time after its first mark is on a node, deletes its record, and runs the same command again. It
 // returns the last command's exit code.
-func (t *testCase) upgradeTwice(ctx context.Context) (int, error) {
+func (t *testCase) upgradeWithLostRecord(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
-	first := t.start(ctx)
+	first := t.startUpgrade(ctx)
 	over := make(chan struct{})
 	var code int
 	var err error
@@ -46,8 +46,8 @@ func (t *testCase) upgradeTwice(ctx context.Context) (int, error) {
 	if err := t.Cluster.Client().CoreV1().ConfigMaps(stateSpace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return 0, fmt.Errorf("deleting the record: %w", err)
 	}
-	fmt.Fprintln(&t.said, "killed, and the record deleted")
-	return t.start(ctx, "--takeover", "--rebuild").Wait()
+	fmt.Fprintln(&t.stderr, "killed, and the record deleted")
+	return t.startUpgrade(ctx, "--takeover", "--rebuild").Wait()
 }
 
 // awaitMark waits until a node has a mark of the upgrade, or until the upgrade ends. Without a mark, nothing shows that there was an

@@ -83,8 +83,8 @@ func summarize(out io.Writer, outcomes []outcome, took time.Duration) error {
 		if outcomes[i].killed {
 			deeds++
 		}
-		for _, d := range outcomes[i].deeds {
-			if d.landed != 0 {
+		for _, d := range outcomes[i].resizes {
+			if d.applied != 0 {
 				deeds++
 			}
 		}

@@ -17,8 +17,8 @@ type proxy struct {
 	server   *httptest.Server
 	reverse  *httputil.ReverseProxy
 	requests sync.RWMutex
-	// meet is called for each instance that the upgrade asks to terminate, before the cloud gets the request.
-	meet func(r *http.Request, instance string)
+	// onTerminate is called for each request of the upgrade to terminate an instance, before the cloud gets it.
+	onTerminate func(r *http.Request, instance string)
 }
 
 // openProxy opens a proxy to the cloud at the address.
@@ -27,7 +27,7 @@ func openProxy(address string, meet func(r *http.Request, instance string)) (*pr
 	if err != nil {
 		return nil, fmt.Errorf("reading the address of the cloud: %w", err)
 	}
-	p := &proxy{meet: meet, reverse: &httputil.ReverseProxy{
+	p := &proxy{onTerminate: meet, reverse: &httputil.ReverseProxy{
 		Rewrite:  func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		ErrorLog: log.New(io.Discard, "", 0), // it reports clients that end in the middle of a request
 	}}
@@ -45,7 +45,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.requests.RLock()
 	defer p.requests.RUnlock()
 	if form, err := url.ParseQuery(string(body)); err == nil && form.Get("Action") == "TerminateInstanceInAutoScalingGroup" {
-		p.meet(r, form.Get("InstanceId"))
+		p.onTerminate(r, form.Get("InstanceId"))
 	}
 	p.reverse.ServeHTTP(w, r)
 }

@@ -21,35 +21,35 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// deed is one planned action of a rival, and its result.
-type deed struct {
+// resize is one planned action of a rival, and its result.
+type resize struct {
 	// at is the time since the start of the upgrade.
 	at time.Duration
 	// change is the planned change of the group's desired size.
 	change int
-	// heeds is true if the rival leaves nodes with the annotation alone. An autoscaler does, and a person does not.
-	heeds bool
+	// respectsAnnotation is true if the rival removes no node with the annotation noScaleDown. It is false for a person.
+	respectsAnnotation bool
 
-	// landed is the part of change that was made. note gives details.
-	landed int
-	note   string
+	// applied is the part of change that was made. note gives the reason for the rest.
+	applied int
+	note    string
 }
 
-func (d deed) String() string {
+func (d resize) String() string {
 	text := fmt.Sprintf("%+d at %s", d.change, d.at.Round(100*time.Millisecond))
-	if d.change < 0 && !d.heeds {
+	if d.change < 0 && !d.respectsAnnotation {
 		text += " by hand"
 	}
-	if d.landed != d.change {
-		text += fmt.Sprintf(" (%+d landed: %s)", d.landed, d.note)
+	if d.applied != d.change {
+		text += fmt.Sprintf(" (%+d landed: %s)", d.applied, d.note)
 	}
 	return text
 }
 
-// draw plans the deeds for one upgrade, which takes about fifteen seconds: three to five deeds, each shortly after the previous one.
-func draw(seed uint64) []deed {
+// drawResizes plans the deeds for one upgrade, which takes about fifteen seconds: three to five deeds, each shortly after the previous one.
+func drawResizes(seed uint64) []resize {
 	random := rand.New(rand.NewPCG(seed, 0))
-	deeds := make([]deed, 3+random.IntN(3))
+	deeds := make([]resize, 3+random.IntN(3))
 	var at time.Duration
 	for i := range deeds {
 		at += 500*time.Millisecond + time.Duration(random.Int64N(int64(5*time.Second)))
@@ -57,16 +57,16 @@ func draw(seed uint64) []deed {
 		if random.IntN(2) == 0 {
 			change = -change
 		}
-		deeds[i] = deed{at: at, change: change, heeds: random.IntN(2) == 0}
+		deeds[i] = resize{at: at, change: change, respectsAnnotation: random.IntN(2) == 0}
 	}
 	return deeds
 }
 
-// disabled is the annotation that keeps cluster-autoscaler from removing a node. doomed is the taint that it puts on a node that it is
+// noScaleDown is the annotation that keeps cluster-autoscaler from removing a node. doomed is the taint that it puts on a node that it is
 // about to remove.
 const (
-	disabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-	doomed   = "ToBeDeletedByClusterAutoscaler"
+	noScaleDown   = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+	deletionTaint = "ToBeDeletedByClusterAutoscaler"
 )
 
 // rival changes the size of one group.
@@ -83,8 +83,8 @@ func newRival(s *fixture.Fixture, group string, p *proxy) *rival {
 	})}
 }
 
-// compete carries out the deeds at their times, until the context ends. It skips the remaining deeds then.
-func (r *rival) compete(ctx context.Context, deeds []deed) error {
+// carryOut carries out the deeds at their times, until the context ends. It skips the remaining deeds then.
+func (r *rival) carryOut(ctx context.Context, deeds []resize) error {
 	began := time.Now()
 	for i := range deeds {
 		d := &deeds[i]
@@ -118,7 +118,7 @@ func (r *rival) describe(ctx context.Context) (at.AutoScalingGroup, error) {
 
 // grow raises the desired size as far as the maximum allows. It pauses the upgrade's requests between its reading and its writing. The
 // API has no precondition, so a write in between would be overwritten, and no upgrade could do anything about that.
-func (r *rival) grow(ctx context.Context, d *deed) error {
+func (r *rival) grow(ctx context.Context, d *resize) error {
 	defer r.proxy.pause()()
 	g, err := r.describe(ctx)
 	if err != nil {
@@ -134,25 +134,25 @@ func (r *rival) grow(ctx context.Context, d *deed) error {
 		AutoScalingGroupName: &r.group, DesiredCapacity: aws.Int32(int32(to)),
 	})
 	if err == nil {
-		d.landed, d.note = to-size, fmt.Sprintf("its max is %d", *g.MaxSize)
+		d.applied, d.note = to-size, fmt.Sprintf("its max is %d", *g.MaxSize)
 	}
 	return err
 }
 
 // shrink removes nodes without pods, one after the other.
-func (r *rival) shrink(ctx context.Context, d *deed) error {
+func (r *rival) shrink(ctx context.Context, d *resize) error {
 	for range -d.change {
-		node, err := r.idle(ctx, d.heeds)
+		node, err := r.findIdleNode(ctx, d.respectsAnnotation)
 		if err != nil || node == nil {
 			d.note = "no other node is idle"
 			return err
 		}
-		removed, err := r.remove(ctx, node)
+		removed, err := r.removeNode(ctx, node)
 		if err != nil {
 			return err
 		}
 		if removed {
-			d.landed--
+			d.applied--
 		} else {
 			d.note = "the node was taken or is in use"
 		}
@@ -160,41 +160,41 @@ func (r *rival) shrink(ctx context.Context, d *deed) error {
 	return nil
 }
 
-// idle returns a node of the group without pods that would have to move, or nil if there is none.
-func (r *rival) idle(ctx context.Context, heeds bool) (*corev1.Node, error) {
+// findIdleNode returns a node of the group without pods that would have to move, or nil if there is none.
+func (r *rival) findIdleNode(ctx context.Context, heeds bool) (*corev1.Node, error) {
 	nodes, err := r.Cluster.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "pool=" + r.group})
 	if err != nil {
 		return nil, err
 	}
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
-		going := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == doomed })
-		if going || heeds && node.Annotations[disabled] == "true" {
+		going := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == deletionTaint })
+		if going || heeds && node.Annotations[noScaleDown] == "true" {
 			continue
 		}
-		if load, err := loadOf(ctx, r.Fixture, node.Name); err != nil || len(load) == 0 {
+		if load, err := podsToMove(ctx, r.Fixture, node.Name); err != nil || len(load) == 0 {
 			return node, err
 		}
 	}
 	return nil, nil
 }
 
-// remove taints the node, checks it again, and terminates it while shrinking the group. It reports whether it did.
-func (r *rival) remove(ctx context.Context, node *corev1.Node) (bool, error) {
+// removeNode taints the node, checks it again, and terminates it while shrinking the group. It reports whether it did.
+func (r *rival) removeNode(ctx context.Context, node *corev1.Node) (bool, error) {
 	ctx = context.WithoutCancel(ctx)
-	if tainted, err := r.taint(ctx, node); err != nil || !tainted {
+	if tainted, err := r.taintNode(ctx, node); err != nil || !tainted {
 		return false, err
 	}
-	removed, err := r.terminate(ctx, node)
+	removed, err := r.terminateNode(ctx, node)
 	if err == nil && !removed {
-		err = r.untaint(ctx, node.Name)
+		err = r.untaintNode(ctx, node.Name)
 	}
 	return removed, err
 }
 
-// terminate terminates the node's machine, unless the node has got pods, is already being terminated, or the group is at its minimum.
-func (r *rival) terminate(ctx context.Context, node *corev1.Node) (bool, error) {
-	if load, err := loadOf(ctx, r.Fixture, node.Name); err != nil || len(load) > 0 {
+// terminateNode terminates the node's machine, unless the node has got pods, is already being terminated, or the group is at its minimum.
+func (r *rival) terminateNode(ctx context.Context, node *corev1.Node) (bool, error) {
+	if load, err := podsToMove(ctx, r.Fixture, node.Name); err != nil || len(load) > 0 {
 		return false, err
 	}
 	defer r.proxy.pause()()
@@ -213,10 +213,10 @@ func (r *rival) terminate(ctx context.Context, node *corev1.Node) (bool, error) 
 	return err == nil, err
 }
 
-// taint keeps new pods off a node. It returns false if the node has changed since it was read, or is gone.
-func (r *rival) taint(ctx context.Context, node *corev1.Node) (bool, error) {
+// taintNode keeps new pods off a node. It returns false if the node has changed since it was read, or is gone.
+func (r *rival) taintNode(ctx context.Context, node *corev1.Node) (bool, error) {
 	changed := node.DeepCopy()
-	changed.Spec.Taints = append(changed.Spec.Taints, corev1.Taint{Key: doomed, Effect: corev1.TaintEffectNoSchedule})
+	changed.Spec.Taints = append(changed.Spec.Taints, corev1.Taint{Key: deletionTaint, Effect: corev1.TaintEffectNoSchedule})
 	_, err := r.Cluster.Client().CoreV1().Nodes().Update(ctx, changed, metav1.UpdateOptions{})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return false, nil
@@ -224,14 +224,14 @@ func (r *rival) taint(ctx context.Context, node *corev1.Node) (bool, error) {
 	return err == nil, err
 }
 
-func (r *rival) untaint(ctx context.Context, name string) error {
+func (r *rival) untaintNode(ctx context.Context, name string) error {
 	nodes := r.Cluster.Client().CoreV1().Nodes()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		node, err := nodes.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == doomed })
+		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == deletionTaint })
 		_, err = nodes.Update(ctx, node, metav1.UpdateOptions{})
 		return err
 	})
@@ -241,8 +241,8 @@ func (r *rival) untaint(ctx context.Context, name string) error {
 	return err
 }
 
-// loadOf lists the pods of a node that would have to move if the node were removed.
-func loadOf(ctx context.Context, s *fixture.Fixture, node string) ([]string, error) {
+// podsToMove lists the pods of a node that would have to move if the node were removed.
+func podsToMove(ctx context.Context, s *fixture.Fixture, node string) ([]string, error) {
 	pods, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil {
 		return nil, err

@@ -16,9 +16,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestSample upgrades four groups beside rivals that begin early, and a fifth whose record is lost; "make rivals" upgrades twenty of
+// TestSampleOfUpgradesWithRivals upgrades four groups beside rivals that begin early, and a fifth whose record is lost; "make rivals" upgrades twenty of
 // each.
-func TestSample(t *testing.T) {
+func TestSampleOfUpgradesWithRivals(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")
 	}
@@ -43,21 +43,21 @@ func TestSample(t *testing.T) {
 	})
 }
 
-func TestDraw(t *testing.T) {
+func TestResizesAreDrawnFromTheSeed(t *testing.T) {
 	heeded, grown := 0, 0
 	for seed := range uint64(100) {
-		deeds := draw(seed)
-		if !reflect.DeepEqual(deeds, draw(seed)) {
+		deeds := drawResizes(seed)
+		if !reflect.DeepEqual(deeds, drawResizes(seed)) {
 			t.Fatalf("seed %d draws other deeds the second time", seed)
 		}
-		if len(deeds) < 3 || !slices.IsSortedFunc(deeds, func(a, b deed) int { return int(a.at - b.at) }) {
+		if len(deeds) < 3 || !slices.IsSortedFunc(deeds, func(a, b resize) int { return int(a.at - b.at) }) {
 			t.Errorf("seed %d draws %v", seed, deeds)
 		}
 		for _, d := range deeds {
 			if d.change == 0 || max(d.change, -d.change) > 2 {
 				t.Errorf("seed %d draws %v", seed, d)
 			}
-			if d.heeds {
+			if d.respectsAnnotation {
 				heeded++
 			}
 			if d.change > 0 {
@@ -70,15 +70,15 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-func TestDeedString(t *testing.T) {
+func TestResizeString(t *testing.T) {
 	cases := map[string]struct {
-		deed deed
+		deed resize
 		want string
 	}{
-		"grown":         {deed{at: 1500 * time.Millisecond, change: 2, landed: 2}, "+2 at 1.5s"},
-		"no room":       {deed{at: time.Second, change: 2, landed: 1, note: "its max is 7"}, "+2 at 1s (+1 landed: its max is 7)"},
-		"by autoscaler": {deed{at: time.Second, change: -1, heeds: true, landed: -1}, "-1 at 1s"},
-		"by a person":   {deed{at: time.Second, change: -1, landed: -1}, "-1 at 1s by hand"},
+		"grown":         {resize{at: 1500 * time.Millisecond, change: 2, applied: 2}, "+2 at 1.5s"},
+		"no room":       {resize{at: time.Second, change: 2, applied: 1, note: "its max is 7"}, "+2 at 1s (+1 landed: its max is 7)"},
+		"by autoscaler": {resize{at: time.Second, change: -1, respectsAnnotation: true, applied: -1}, "-1 at 1s"},
+		"by a person":   {resize{at: time.Second, change: -1, applied: -1}, "-1 at 1s by hand"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -89,8 +89,8 @@ func TestDeedString(t *testing.T) {
 	}
 }
 
-// whole returns a group with n instances in service.
-func whole(n int) awscloud.GroupStatus {
+// groupInService returns a group with n instances in service.
+func groupInService(n int) awscloud.GroupStatus {
 	return awscloud.GroupStatus{
 		Min: 2, Max: 6, Desired: n,
 		Instances: slices.Repeat([]awscloud.InstanceStatus{{State: at.LifecycleStateInService}}, n),
@@ -98,35 +98,38 @@ func whole(n int) awscloud.GroupStatus {
 }
 
 func TestFaults(t *testing.T) {
-	good := func() (end, outcome) {
-		return end{record: record.Record{Result: record.Succeeded}, group: whole(6)}, outcome{before: whole(6)}
+	good := func() (finalState, outcome) {
+		return finalState{record: record.Record{Result: record.Succeeded}, group: groupInService(6)}, outcome{before: groupInService(6)}
 	}
 	owing := ledger.FromBooks(ledger.Books{Zones: map[string]ledger.Zone{"a": {Launched: 1}}})
 	cases := map[string]struct {
-		change func(*end, *outcome)
+		change func(*finalState, *outcome)
 		want   string // a part of the only fault, "" for none
 	}{
-		"as before":     {func(*end, *outcome) {}, ""},
-		"it failed":     {func(_ *end, o *outcome) { o.code = 1 }, "ended with 1"},
-		"one was taken": {func(e *end, o *outcome) { e.group = whole(5); o.deeds = []deed{{change: -1, landed: -1}} }, ""},
-		"one too many":  {func(e *end, _ *outcome) { e.group = whole(7) }, "desired size 7, want 6 +0 by the rival +0 kept"},
-		"kept, and said": {func(e *end, _ *outcome) {
-			e.group, e.record.Ledger, e.record.Message = whole(7), owing, "the group keeps 1 more nodes"
+		"as before": {func(*finalState, *outcome) {}, ""},
+		"it failed": {func(_ *finalState, o *outcome) { o.code = 1 }, "ended with 1"},
+		"one was taken": {func(e *finalState, o *outcome) {
+			e.group = groupInService(5)
+			o.resizes = []resize{{change: -1, applied: -1}}
 		}, ""},
-		"kept, and not said": {func(e *end, _ *outcome) { e.group, e.record.Ledger = whole(7), owing }, "not spoken of"},
-		"max, and said":      {func(e *end, _ *outcome) { e.group.Max, e.group.Min = 6, 2; e.record.Message = "max stays at 6" }, ""},
-		"max, and not said":  {func(e *end, _ *outcome) { e.group.Max = 8 }, "max 8, want 6"},
-		"min":                {func(e *end, _ *outcome) { e.group.Min = 0 }, "min 0, want 2"},
-		"suspended":          {func(e *end, _ *outcome) { e.group.Suspended = []string{"AZRebalance"} }, "AZRebalance is suspended"},
-		"suspended, and said": {func(e *end, _ *outcome) {
+		"one too many": {func(e *finalState, _ *outcome) { e.group = groupInService(7) }, "desired size 7, want 6 +0 by the rival +0 kept"},
+		"kept, and said": {func(e *finalState, _ *outcome) {
+			e.group, e.record.Ledger, e.record.Message = groupInService(7), owing, "the group keeps 1 more nodes"
+		}, ""},
+		"kept, and not said": {func(e *finalState, _ *outcome) { e.group, e.record.Ledger = groupInService(7), owing }, "not spoken of"},
+		"max, and said":      {func(e *finalState, _ *outcome) { e.group.Max, e.group.Min = 6, 2; e.record.Message = "max stays at 6" }, ""},
+		"max, and not said":  {func(e *finalState, _ *outcome) { e.group.Max = 8 }, "max 8, want 6"},
+		"min":                {func(e *finalState, _ *outcome) { e.group.Min = 0 }, "min 0, want 2"},
+		"suspended":          {func(e *finalState, _ *outcome) { e.group.Suspended = []string{"AZRebalance"} }, "AZRebalance is suspended"},
+		"suspended, and said": {func(e *finalState, _ *outcome) {
 			e.group.Suspended = []string{"AZRebalance"}
 			e.record.Message = "AZRebalance stays suspended"
 		}, ""},
-		"an outdated node":     {func(e *end, _ *outcome) { e.outdated = []string{"a"} }, "outdated: a"},
-		"a mark":               {func(e *end, _ *outcome) { e.marked = []string{"a a cordon"} }, "left on nodes"},
-		"a loaded node":        {func(e *end, _ *outcome) { e.taken = []string{"web-1"} }, "web-1"},
-		"a lease":              {func(e *end, _ *outcome) { e.holder = "x" }, "x holds the lease"},
-		"a pod that is not up": {func(e *end, _ *outcome) { e.unsettled = "web-1" }, "web-1"},
+		"an outdated node":     {func(e *finalState, _ *outcome) { e.outdated = []string{"a"} }, "outdated: a"},
+		"a mark":               {func(e *finalState, _ *outcome) { e.marked = []string{"a a cordon"} }, "left on nodes"},
+		"a loaded node":        {func(e *finalState, _ *outcome) { e.podsOnTerminated = []string{"web-1"} }, "web-1"},
+		"a lease":              {func(e *finalState, _ *outcome) { e.holder = "x" }, "x holds the lease"},
+		"a pod that is not up": {func(e *finalState, _ *outcome) { e.unsettled = "web-1" }, "web-1"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +144,7 @@ func TestFaults(t *testing.T) {
 }
 
 func TestSummarize(t *testing.T) {
-	well := outcome{deeds: []deed{{change: 1, landed: 1}}}
+	well := outcome{resizes: []resize{{change: 1, applied: 1}}}
 	cases := map[string]struct {
 		outcomes []outcome
 		fails    bool

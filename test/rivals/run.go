@@ -29,8 +29,8 @@ const (
 	timeLimit = 5 * time.Minute
 	// stateSpace is the default namespace for the records of upgrades.
 	stateSpace = "kube-system"
-	// smallest is the group's minimum, which keeps the rival from removing all nodes.
-	smallest = 2
+	// minSize is the group's minimum, which keeps the rival from removing all nodes.
+	minSize = 2
 )
 
 func workloads(group string) []fixture.Workload {
@@ -48,25 +48,25 @@ func workloads(group string) []fixture.Workload {
 // testCase is one upgrade of its own group, with a rival.
 type testCase struct {
 	*fixture.Fixture
-	seed   uint64
-	deeds  []deed
-	proxy  *proxy
-	rival  *rival
-	before awscloud.GroupStatus
-	said   bytes.Buffer
+	seed    uint64
+	resizes []resize
+	proxy   *proxy
+	rival   *rival
+	before  awscloud.GroupStatus
+	stderr  bytes.Buffer
 
 	// killed is true if the upgrade was killed and its record deleted.
 	killed bool
 
 	mu sync.Mutex // guards the field below
-	// taken lists the pods that were on current nodes when the upgrade terminated these.
-	taken []string
+	// podsOnTerminated lists the pods that were on current nodes when the upgrade terminated these nodes.
+	podsOnTerminated []string
 }
 
 // outcome is the result of a case.
 type outcome struct {
 	seed          uint64
-	deeds         []deed
+	resizes       []resize
 	code          int
 	message       string
 	before, after awscloud.GroupStatus
@@ -77,7 +77,7 @@ type outcome struct {
 // report returns one line, and one line for each fault.
 func (o *outcome) report() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "seed %d: %v: ", o.seed, o.deeds)
+	fmt.Fprintf(&text, "seed %d: %v: ", o.seed, o.resizes)
 	if o.killed {
 		fmt.Fprint(&text, "killed, its record deleted: ")
 	}
@@ -96,13 +96,13 @@ func (o *outcome) report() string {
 func (o options) runSeed(ctx context.Context, shared *fixture.Fixture, seed uint64) (outcome, error) {
 	t, name := &testCase{seed: seed}, "lost"
 	if !o.lost {
-		t.deeds, name = draw(seed), "rivals"
+		t.resizes, name = drawResizes(seed), "rivals"
 	}
 	var err error
 	if t.Fixture, err = shared.In(ctx, fmt.Sprintf("%s-%03d", name, seed)); err != nil {
 		return outcome{}, err
 	}
-	if t.proxy, err = openProxy(t.Cloud.URL(), t.meet); err != nil {
+	if t.proxy, err = openProxy(t.Cloud.URL(), t.notePodsOnTerminated); err != nil {
 		return outcome{}, err
 	}
 	defer t.proxy.close()
@@ -110,13 +110,13 @@ func (o options) runSeed(ctx context.Context, shared *fixture.Fixture, seed uint
 	if err := t.setUp(ctx); err != nil {
 		return outcome{}, err
 	}
-	defer t.clear(context.WithoutCancel(ctx))
+	defer t.removeMachines(context.WithoutCancel(ctx))
 	if t.before, err = t.Cloud.Group(t.group()); err != nil {
 		return outcome{}, err
 	}
-	found, err := t.run(ctx, o.lost)
+	found, err := t.upgradeAndCheck(ctx, o.lost)
 	if err == nil && o.keep != "" {
-		err = os.WriteFile(filepath.Join(o.keep, t.group()+".txt"), []byte(found.report()+t.said.String()), 0o644)
+		err = os.WriteFile(filepath.Join(o.keep, t.group()+".txt"), []byte(found.report()+t.stderr.String()), 0o644)
 	}
 	return found, err
 }
@@ -128,30 +128,30 @@ func (t *testCase) group() string { return t.Namespace }
 func (t *testCase) setUp(ctx context.Context) error {
 	return t.Deploy(ctx, fixture.Group{
 		Name: t.group(), Zones: []string{"us-east-1a", "us-east-1b"}, Counts: []int{3, 3}, Max: 6 + rand.New(rand.NewPCG(t.seed, 1)).IntN(5),
-		More: func(spec *awscloud.GroupSpec) { spec.Min = smallest },
+		More: func(spec *awscloud.GroupSpec) { spec.Min = minSize },
 	}, workloads(t.group()))
 }
 
-// clear removes the machines, so that many upgrades can follow each other. It ignores errors: what is left only takes up room.
-func (t *testCase) clear(ctx context.Context) {
+// removeMachines removes the machines, so that many upgrades can follow each other. It ignores errors: what is left only takes up room.
+func (t *testCase) removeMachines(ctx context.Context) {
 	_ = t.Cluster.Client().CoreV1().Namespaces().Delete(ctx, t.Namespace, metav1.DeleteOptions{})
 	_, _ = t.rival.cloud.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
 		AutoScalingGroupName: aws.String(t.group()), MinSize: aws.Int32(0), DesiredCapacity: aws.Int32(0),
 	})
 }
 
-// run carries the upgrade out beside the rival and checks the state that is left behind.
-func (t *testCase) run(ctx context.Context, lost bool) (outcome, error) {
+// upgradeAndCheck carries the upgrade out beside the rival and checks the state that is left behind.
+func (t *testCase) upgradeAndCheck(ctx context.Context, lost bool) (outcome, error) {
 	budgets, err := t.WatchBudgets(ctx)
 	if err != nil {
 		return outcome{}, err
 	}
-	upgrade := t.upgrade
+	upgrade := t.upgradeWithRival
 	if lost {
-		upgrade = t.upgradeTwice
+		upgrade = t.upgradeWithLostRecord
 	}
 	code, err := upgrade(ctx)
-	broken, seen := budgets.Broken()
+	broken, seen := budgets.Stop()
 	switch {
 	case err != nil:
 		return outcome{}, err
@@ -162,33 +162,33 @@ func (t *testCase) run(ctx context.Context, lost bool) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	o := outcome{seed: t.seed, deeds: t.deeds, code: code, message: cmp.Or(fixture.LastError(t.said.String()), record.Message), before: t.before, killed: t.killed}
-	end, err := t.look(ctx, record)
+	o := outcome{seed: t.seed, resizes: t.resizes, code: code, message: cmp.Or(fixture.LastError(t.stderr.String()), record.Message), before: t.before, killed: t.killed}
+	end, err := t.readFinalState(ctx, record)
 	o.after = end.group
 	o.faults = append(end.faults(&o), broken...)
 	return o, err
 }
 
-// upgrade runs the command to its end, with the rival beside it.
-func (t *testCase) upgrade(ctx context.Context) (int, error) {
+// upgradeWithRival runs the command to its end, with the rival beside it.
+func (t *testCase) upgradeWithRival(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
 	rivalry, over := context.WithCancel(ctx)
 	defer over()
 	done := make(chan error, 1)
-	go func() { done <- t.rival.compete(rivalry, t.deeds) }()
-	code, err := t.start(ctx).Wait()
+	go func() { done <- t.rival.carryOut(rivalry, t.resizes) }()
+	code, err := t.startUpgrade(ctx).Wait()
 	over()
 	return code, errors.Join(err, <-done)
 }
 
-func (t *testCase) start(ctx context.Context, more ...string) *fixture.Process {
+func (t *testCase) startUpgrade(ctx context.Context, more ...string) *fixture.Process {
 	args := []string{"nodeupgrade", t.group(), "--yes", "--parallel-groups", "--progress=json", "--settle=0s", "--drain-timeout=4m", "--boot-timeout=1m"}
-	return t.Start(ctx, io.Discard, &t.said, t.proxy.env(), append(args, more...)...)
+	return t.Start(ctx, io.Discard, &t.stderr, t.proxy.env(), append(args, more...)...)
 }
 
-// meet records the pods of a current node that the upgrade is about to terminate.
-func (t *testCase) meet(r *http.Request, instance string) {
+// notePodsOnTerminated records the pods of a current node that the upgrade is about to terminate.
+func (t *testCase) notePodsOnTerminated(r *http.Request, instance string) {
 	group, err := t.Cloud.Group(t.group())
 	if err != nil {
 		return // the upgrade gets the same error
@@ -197,12 +197,12 @@ func (t *testCase) meet(r *http.Request, instance string) {
 		if i.ID != instance || i.Image != fixture.NewImage || i.Node == "" {
 			continue
 		}
-		load, err := loadOf(r.Context(), t.Fixture, i.Node)
+		load, err := podsToMove(r.Context(), t.Fixture, i.Node)
 		if err != nil {
 			load = []string{err.Error()}
 		}
 		t.mu.Lock()
-		t.taken = append(t.taken, load...)
+		t.podsOnTerminated = append(t.podsOnTerminated, load...)
 		t.mu.Unlock()
 	}
 }
