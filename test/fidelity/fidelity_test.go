@@ -11,18 +11,18 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// sample returns scenarios that mostly wait, so that they pass on a machine that is busy with other tests.
-func sample() []scenario {
+// sampleScenarios returns scenarios that mostly wait, so that they pass on a machine that is busy with other tests.
+func sampleScenarios() []scenario {
 	names := []string{"the whole grace period", "random ends without budgets"}
 	return slices.DeleteFunc(scenarios(seed), func(s scenario) bool { return !slices.Contains(names, s.name) })
 }
 
-// TestSample runs two of the scenarios; "make fidelity" runs all.
-func TestSample(t *testing.T) {
+// TestSampleOfScenarios runs two of the scenarios; "make fidelity" runs all.
+func TestSampleOfScenarios(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")
 	}
-	all := sample()
+	all := sampleScenarios()
 	if len(all) != 2 {
 		t.Fatalf("%d scenarios to run, want 2", len(all))
 	}
@@ -30,7 +30,7 @@ func TestSample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := write(t.Output(), outcomes); err != nil {
+	if err := writeTable(t.Output(), outcomes); err != nil {
 		t.Fatal(err)
 	}
 	for i := range outcomes {
@@ -40,12 +40,12 @@ func TestSample(t *testing.T) {
 	}
 }
 
-func between(earliest, latest time.Duration) simulate.Span {
+func spanOf(earliest, latest time.Duration) simulate.Span {
 	return simulate.Span{Earliest: record.Duration{Duration: earliest}, Latest: record.Duration{Duration: latest}}
 }
 
-func TestFaults(t *testing.T) {
-	exact := outcome{span: between(40*second, 40*second), predicted: figures{took: 40 * second, evictions: 7, result: record.Succeeded}, measured: figures{took: 40 * second, evictions: 7, result: record.Succeeded}}
+func TestWrongPredictionsAreListed(t *testing.T) {
+	exact := outcome{span: spanOf(40*second, 40*second), predicted: figures{took: 40 * second, evictions: 7, result: record.Succeeded}, measured: figures{took: 40 * second, evictions: 7, result: record.Succeeded}}
 	cases := map[string]struct {
 		change func(*outcome)
 		want   string
@@ -57,16 +57,16 @@ func TestFaults(t *testing.T) {
 		"an eviction more":              {func(o *outcome) { o.measured.evictions++ }, "evictions differ"},
 		"another end":                   {func(o *outcome) { o.measured.result = record.PodEvictionFailure }, `it ends as "PodEvictionFailure", and not as "succeeded"`},
 		"another order":                 {func(o *outcome) { o.measured.order = []string{"a"} }, ""},
-		"a range where all is known":    {func(o *outcome) { o.span = between(30*second, 40*second) }, "a range where all delays are known"},
-		"at random, within the range":   {func(o *outcome) { o.random, o.span = true, between(10*second, 90*second) }, ""},
-		"at random, before the range":   {func(o *outcome) { o.random, o.span = true, between(41*second, 90*second) }, "outside the range"},
-		"at random, after the range":    {func(o *outcome) { o.random, o.span = true, between(10*second, 39*second) }, "outside the range"},
+		"a range where all is known":    {func(o *outcome) { o.span = spanOf(30*second, 40*second) }, "a range where all delays are known"},
+		"at random, within the range":   {func(o *outcome) { o.random, o.span = true, spanOf(10*second, 90*second) }, ""},
+		"at random, before the range":   {func(o *outcome) { o.random, o.span = true, spanOf(41*second, 90*second) }, "outside the range"},
+		"at random, after the range":    {func(o *outcome) { o.random, o.span = true, spanOf(10*second, 39*second) }, "outside the range"},
 		"at random, an eviction missed": {func(o *outcome) { o.random, o.measured.evictions = true, 6 }, "evictions differ"},
-		"EKS, near the middle":          {func(o *outcome) { o.managed, o.span = true, between(30*second, 46*second) }, ""},
+		"EKS, near the middle":          {func(o *outcome) { o.managed, o.span = true, spanOf(30*second, 46*second) }, ""},
 		"EKS, one eviction of seven":    {func(o *outcome) { o.managed, o.measured.evictions = true, 8 }, ""},
 		"EKS, two evictions of seven":   {func(o *outcome) { o.managed, o.measured.evictions = true, 9 }, "evictions differ"},
-		"EKS, far from the middle":      {func(o *outcome) { o.managed, o.span = true, between(39*second, 60*second) }, "off by more than 15 % of the middle"},
-		"EKS, after the range":          {func(o *outcome) { o.managed, o.span = true, between(36*second, 39*second) }, "outside the range"},
+		"EKS, far from the middle":      {func(o *outcome) { o.managed, o.span = true, spanOf(39*second, 60*second) }, "off by more than 15 % of the middle"},
+		"EKS, after the range":          {func(o *outcome) { o.managed, o.span = true, spanOf(36*second, 39*second) }, "outside the range"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -82,24 +82,24 @@ func TestFaults(t *testing.T) {
 func TestNodesAreInOrderOfTheirStart(t *testing.T) {
 	ms := time.Millisecond
 	cases := map[string]struct {
-		starts []started
+		starts []nodeStart
 		want   string
 	}{
 		"none":                        {nil, ""},
-		"by time":                     {[]started{{"b", 3 * second}, {"a", 5 * second}, {"c", 0}}, "c b a"},
-		"by name in one step":         {[]started{{"b", 10 * ms}, {"a", 12 * ms}, {"c", 0}}, "a b c"},
-		"a step is no chain of steps": {[]started{{"c", 0}, {"b", 150 * ms}, {"a", 300 * ms}}, "b c a"},
+		"by time":                     {[]nodeStart{{"b", 3 * second}, {"a", 5 * second}, {"c", 0}}, "c b a"},
+		"by name in one step":         {[]nodeStart{{"b", 10 * ms}, {"a", 12 * ms}, {"c", 0}}, "a b c"},
+		"a step is no chain of steps": {[]nodeStart{{"c", 0}, {"b", 150 * ms}, {"a", 300 * ms}}, "b c a"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := strings.Join(inOrder(c.starts), " "); got != c.want {
+			if got := strings.Join(startOrder(c.starts), " "); got != c.want {
 				t.Errorf("order %q, want %q", got, c.want)
 			}
 		})
 	}
 }
 
-func TestStartsAreReadOffTheEvents(t *testing.T) {
+func TestStartsAreReadFromEvents(t *testing.T) {
 	const events = `W1121 a warning of a library
 {"time":"2026-03-02T09:00:00Z","group":"g","type":"phase","state":"upgrade","text":"phase upgrade"}
 {"time":"2026-03-02T09:00:01Z","group":"g","type":"node","node":"b","state":"draining","text":"node b draining 1 pod"}
@@ -107,7 +107,7 @@ func TestStartsAreReadOffTheEvents(t *testing.T) {
 {"time":"2026-03-02T09:00:04Z","group":"g","type":"node","node":"a","state":"empty","text":"node a empty"}
 {"time":"2026-03-02T09:00:05Z","group":"g","type":"node","node":"c","state":"gone","text":"node c is gone"}
 `
-	if got, want := startsIn(events), []started{{"b", 0}, {"a", 3 * second}}; !slices.Equal(got, want) {
+	if got, want := readStarts(events), []nodeStart{{"b", 0}, {"a", 3 * second}}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -135,11 +135,11 @@ func TestSeedDecidesRandomEnds(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	var text bytes.Buffer
-	err := write(&text, []outcome{
+	err := writeTable(&text, []outcome{
 		{
-			name: "exact", span: between(40*second, 40*second), predicted: figures{took: 40 * second, evictions: 7, order: []string{"a"}}, measured: figures{took: 50 * second, evictions: 6, order: []string{"b"}},
+			name: "exact", span: spanOf(40*second, 40*second), predicted: figures{took: 40 * second, evictions: 7, order: []string{"a"}}, measured: figures{took: 50 * second, evictions: 6, order: []string{"b"}},
 		},
-		{name: "random", random: true, span: between(10*second, 30*second), predicted: figures{took: 30 * second, evictions: 7}, measured: figures{took: 20 * second, evictions: 7}},
+		{name: "random", random: true, span: spanOf(10*second, 30*second), predicted: figures{took: 30 * second, evictions: 7}, measured: figures{took: 20 * second, evictions: 7}},
 	})
 	if err != nil {
 		t.Fatal(err)

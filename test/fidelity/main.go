@@ -50,7 +50,7 @@ func run(ctx context.Context, all []scenario, only, keep string, atOnce int) err
 	if err != nil {
 		return err
 	}
-	if err := write(os.Stdout, outcomes); err != nil {
+	if err := writeTable(os.Stdout, outcomes); err != nil {
 		return err
 	}
 	faults := 0

@@ -44,20 +44,20 @@ type figures struct {
 	result record.Result
 }
 
-// started is one node's start. The times of all nodes count from the same moment.
-type started struct {
+// nodeStart is one node's start. The times of all nodes count from the same moment.
+type nodeStart struct {
 	node string
 	at   time.Duration
 }
 
-// inOrder returns the nodes in the order of their start. Nodes that start within a moment of the first of them were started in one
+// startOrder returns the nodes in the order of their start. Nodes that start within a moment of the first of them were started in one
 // step. Their order has no meaning, so they are sorted by name.
-func inOrder(starts []started) []string {
+func startOrder(starts []nodeStart) []string {
 	const moment = 200 * time.Millisecond
-	slices.SortStableFunc(starts, func(a, b started) int { return int(a.at - b.at) })
+	slices.SortStableFunc(starts, func(a, b nodeStart) int { return int(a.at - b.at) })
 	var order []string
 	for len(starts) > 0 {
-		n := slices.IndexFunc(starts, func(s started) bool { return s.at-starts[0].at > moment })
+		n := slices.IndexFunc(starts, func(s nodeStart) bool { return s.at-starts[0].at > moment })
 		if n < 0 {
 			n = len(starts)
 		}
@@ -113,8 +113,8 @@ func (o *outcome) managedFaults() []string {
 	return faults
 }
 
-// write writes the outcomes as a table.
-func write(w io.Writer, outcomes []outcome) error {
+// writeTable writes the outcomes as a table.
+func writeTable(w io.Writer, outcomes []outcome) error {
 	seconds := func(d time.Duration) string { return fmt.Sprintf("%.1fs", d.Seconds()) }
 	var rows [][]string
 	for i := range outcomes {

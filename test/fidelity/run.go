@@ -47,7 +47,7 @@ func runScenario(ctx context.Context, shared *fixture.Fixture, sc *scenario) (ou
 	if err := sc.setUp(ctx, s); err != nil {
 		return outcome{}, err
 	}
-	if err := sc.losePod(ctx, s); err != nil {
+	if err := sc.deleteLostPod(ctx, s); err != nil {
 		return outcome{}, err
 	}
 	plan, err := predict(ctx, s, sc)
@@ -59,14 +59,14 @@ func runScenario(ctx context.Context, shared *fixture.Fixture, sc *scenario) (ou
 	if plan.Ends != nil {
 		o.predicted.result = plan.Ends.Slow.Result
 	}
-	var starts []started
+	var starts []nodeStart
 	for _, n := range plan.Nodes {
 		if n.Start != nil {
-			starts = append(starts, started{n.Name, n.Start.Earliest.Duration})
+			starts = append(starts, nodeStart{n.Name, n.Start.Earliest.Duration})
 		}
 	}
-	o.predicted.order = inOrder(starts)
-	if err := sc.losePod(ctx, s); err != nil {
+	o.predicted.order = startOrder(starts)
+	if err := sc.deleteLostPod(ctx, s); err != nil {
 		return outcome{}, err
 	}
 	o.measured, err = measure(ctx, s, sc)
@@ -79,7 +79,7 @@ func predict(ctx context.Context, s *fixture.Fixture, sc *scenario) (*report.Pla
 	if err != nil {
 		return nil, err
 	}
-	if err := sc.keep(".plan.json", []byte(result.Stdout)); err != nil {
+	if err := sc.storeOutput(".plan.json", []byte(result.Stdout)); err != nil {
 		return nil, err
 	}
 	plan := &report.Plan{}
@@ -100,7 +100,7 @@ func measure(ctx context.Context, s *fixture.Fixture, sc *scenario) (figures, er
 	if code != sc.code {
 		return figures{}, fmt.Errorf("the upgrade ended with %d, not with %d: %s", code, sc.code, progress.String())
 	}
-	if err := sc.keep(".events.json", progress.Bytes()); err != nil {
+	if err := sc.storeOutput(".events.json", progress.Bytes()); err != nil {
 		return figures{}, err
 	}
 	rec, err := cluster.NewStore(s.Cluster.Client(), stateSpace, sc.groupName()).LoadRecord(ctx)
@@ -111,7 +111,7 @@ func measure(ctx context.Context, s *fixture.Fixture, sc *scenario) (figures, er
 	if err != nil {
 		return figures{}, err
 	}
-	return figures{took: rec.Ended.Sub(rec.Started), evictions: evictions, order: inOrder(startsIn(progress.String())), result: record.Result(report.KebabCase(string(rec.Result)))}, nil
+	return figures{took: rec.Ended.Sub(rec.Started), evictions: evictions, order: startOrder(readStarts(progress.String())), result: record.Result(report.KebabCase(string(rec.Result)))}, nil
 }
 
 // countEvictions counts the evictions that the API server carried out: the plugin's, or EKS's where EKS upgrades the group.
@@ -123,16 +123,16 @@ func countEvictions(ctx context.Context, s *fixture.Fixture, managed bool) (int,
 	events, err := s.Cluster.AuditEvents(ctx)
 	n := 0
 	for _, e := range events {
-		if e.Eviction() && !e.DryRun() && e.ObjectRef.Namespace == s.Namespace && e.ResponseStatus.Code == http.StatusCreated {
+		if e.IsEviction() && !e.IsDryRun() && e.ObjectRef.Namespace == s.Namespace && e.ResponseStatus.Code == http.StatusCreated {
 			n++
 		}
 	}
 	return n, err
 }
 
-// startsIn reads the nodes' starts from the events of an upgrade: the first event of each node, unless the node is gone.
-func startsIn(progress string) []started {
-	var starts []started
+// readStarts reads the nodes' starts from the events of an upgrade: the first event of each node, unless the node is gone.
+func readStarts(progress string) []nodeStart {
+	var starts []nodeStart
 	var first time.Time
 	seen := map[string]bool{}
 	for line := range strings.Lines(progress) {
@@ -147,7 +147,7 @@ func startsIn(progress string) []started {
 			first = e.Time
 		}
 		seen[e.Node] = true
-		starts = append(starts, started{e.Node, e.Time.Sub(first)})
+		starts = append(starts, nodeStart{e.Node, e.Time.Sub(first)})
 	}
 	return starts
 }
@@ -155,10 +155,10 @@ func startsIn(progress string) []started {
 // setUp creates the group and its workloads. For a group without a cloud it also creates the current nodes.
 func (sc *scenario) setUp(ctx context.Context, s *fixture.Fixture) error {
 	var err error
-	if sc.aws() {
+	if sc.usesCloud() {
 		err = sc.launchGroup(ctx, s)
 	} else {
-		old := sc.pool("old", zoneA, zoneB)
+		old := sc.newPool("old", zoneA, zoneB)
 		old.More = sc.oldHave
 		err = s.AddPool(ctx, old)
 	}
@@ -174,10 +174,10 @@ func (sc *scenario) setUp(ctx context.Context, s *fixture.Fixture) error {
 			return err
 		}
 	}
-	if err := s.Settle(ctx); err != nil || sc.aws() {
+	if err := s.Settle(ctx); err != nil || sc.usesCloud() {
 		return err
 	}
-	current := sc.pool("new", cmp.Or(sc.newZone, zoneA), cmp.Or(sc.newZone, zoneB))
+	current := sc.newPool("new", cmp.Or(sc.newZone, zoneA), cmp.Or(sc.newZone, zoneB))
 	current.Nodes, current.More, current.CPU = sc.nodes-sc.fewer, sc.newHave, sc.newCPU
 	if err := s.AddPool(ctx, current); err != nil {
 		return err
@@ -207,8 +207,8 @@ func (sc *scenario) addPlaceholders(ctx context.Context, s *fixture.Fixture) err
 	return s.Settle(ctx)
 }
 
-// losePod deletes the scenario's lost pod, if it has one, once all pods are running.
-func (sc *scenario) losePod(ctx context.Context, s *fixture.Fixture) error {
+// deleteLostPod deletes the scenario's lost pod, if it has one, once all pods are running.
+func (sc *scenario) deleteLostPod(ctx context.Context, s *fixture.Fixture) error {
 	if sc.lost == "" {
 		return nil
 	}
@@ -221,8 +221,8 @@ func (sc *scenario) losePod(ctx context.Context, s *fixture.Fixture) error {
 	return nil
 }
 
-// pool returns nodes without a cloud, with zones in turn.
-func (sc *scenario) pool(image string, zones ...string) fixture.Pool {
+// newPool returns nodes without a cloud, with zones in turn.
+func (sc *scenario) newPool(image string, zones ...string) fixture.Pool {
 	return fixture.Pool{Name: sc.group(), Image: image, Nodes: sc.nodes, Zones: zones}
 }
 

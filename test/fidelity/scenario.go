@@ -52,22 +52,22 @@ const (
 	zoneB = "us-east-1b"
 )
 
-// keep writes output to a file, if a folder is set.
-func (sc *scenario) keep(suffix string, text []byte) error {
+// storeOutput writes output to a file, if a folder is set.
+func (sc *scenario) storeOutput(suffix string, text []byte) error {
 	if sc.keepIn == "" {
 		return nil
 	}
 	return os.WriteFile(filepath.Join(sc.keepIn, sc.group()+suffix), text, 0o644)
 }
 
-func (sc *scenario) aws() bool { return len(sc.zones) > 0 }
+func (sc *scenario) usesCloud() bool { return len(sc.zones) > 0 }
 
 // group returns the scenario's name as a label, a namespace and a group of the cloud.
 func (sc *scenario) group() string { return strings.ReplaceAll(sc.name, " ", "-") }
 
 // groupName returns the plugin's name for the group.
 func (sc *scenario) groupName() string {
-	if sc.aws() {
+	if sc.usesCloud() {
 		return sc.group()
 	}
 	return sc.selector()
@@ -82,7 +82,7 @@ func (sc *scenario) args(more ...string) []string {
 	switch {
 	case sc.managed:
 		args = []string{"nodeupgrade", sc.group(), "--to=1.36"}
-	case sc.aws():
+	case sc.usesCloud():
 		args = []string{"nodeupgrade", sc.group(), "--to=2"}
 	}
 	return append(append(args, sc.flags...), more...)
@@ -90,19 +90,19 @@ func (sc *scenario) args(more ...string) []string {
 
 const second = time.Second
 
-// known returns a workload whose spec shows how long its pods take to end: the time that their preStop hook sleeps.
-func known(name string, replicas int32, ready, gone time.Duration) fixture.Workload {
+// withKnownEnd returns a workload whose spec shows how long its pods take to end: the time that their preStop hook sleeps.
+func withKnownEnd(name string, replicas int32, ready, gone time.Duration) fixture.Workload {
 	return fixture.Workload{Name: name, Replicas: replicas, Ready: ready, Gone: gone, Grace: gone, PreStop: gone - second}
 }
 
-// keeping gives the workload a budget with that maxUnavailable.
-func keeping(w fixture.Workload, maxUnavailable string) fixture.Workload {
+// withBudget gives the workload a budget with that maxUnavailable.
+func withBudget(w fixture.Workload, maxUnavailable string) fixture.Workload {
 	w.MaxUnavailable = maxUnavailable
 	return w
 }
 
-// several returns n workloads that differ only in their names.
-func several(n int, w fixture.Workload) []fixture.Workload {
+// copies returns n workloads that differ only in their names.
+func copies(n int, w fixture.Workload) []fixture.Workload {
 	var all []fixture.Workload
 	for i := range n {
 		one := w
@@ -112,8 +112,8 @@ func several(n int, w fixture.Workload) []fixture.Workload {
 	return all
 }
 
-// atRandom makes the pods of each workload take a random share of their grace period to end, between 10 and 40 %.
-func atRandom(seed uint64, grace time.Duration, workloads []fixture.Workload) []fixture.Workload {
+// withRandomEnds makes the pods of each workload take a random share of their grace period to end, between 10 and 40 %.
+func withRandomEnds(seed uint64, grace time.Duration, workloads []fixture.Workload) []fixture.Workload {
 	draw := rand.New(rand.NewPCG(seed, uint64(len(workloads))))
 	for i := range workloads {
 		share := 0.1 + 0.3*draw.Float64()

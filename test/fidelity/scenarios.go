@@ -12,33 +12,33 @@ import (
 
 // scenarios returns all scenarios, by topic.
 func scenarios(seed uint64) []scenario {
-	return slices.Concat(givingUp(), windows(), strategies(), budgets(), chances(seed), shapes(), timeouts(), refusals(), presences(), managed())
+	return slices.Concat(failingManagedScenario(), windowScenarios(), strategyScenarios(), budgetScenarios(), randomScenarios(seed), workloadScenarios(), timeoutScenarios(), unschedulableScenarios(), missingPodScenarios(), managedScenarios())
 }
 
-// windows returns scenarios about the number of nodes in flight.
-func windows() []scenario {
+// windowScenarios returns scenarios about the number of nodes in flight.
+func windowScenarios() []scenario {
 	return []scenario{
 		{
 			name: "two zones with surge", nodes: 6, zones: []string{zoneA, zoneB},
-			workloads: []fixture.Workload{keeping(known("web", 8, 4*second, 4*second), "2"), known("job", 4, 2*second, 6*second)},
+			workloads: []fixture.Workload{withBudget(withKnownEnd("web", 8, 4*second, 4*second), "2"), withKnownEnd("job", 4, 2*second, 6*second)},
 			flags:     []string{"--settle=4s"},
 		},
 		{
 			name: "no budgets two at once", nodes: 8,
-			workloads: []fixture.Workload{known("web", 16, 2*second, 9*second), known("job", 8, 3*second, 5*second)},
+			workloads: []fixture.Workload{withKnownEnd("web", 16, 2*second, 9*second), withKnownEnd("job", 8, 3*second, 5*second)},
 			flags:     []string{"--settle=1s", "--max-unavailable=2"},
 		},
 		{
 			name: "batch barrier", nodes: 8,
-			workloads: []fixture.Workload{known("quick", 10, 2*second, 3*second), known("slow", 4, 2*second, 16*second), known("slower", 2, 2*second, 24*second)},
+			workloads: []fixture.Workload{withKnownEnd("quick", 10, 2*second, 3*second), withKnownEnd("slow", 4, 2*second, 16*second), withKnownEnd("slower", 2, 2*second, 24*second)},
 			flags:     []string{"--settle=1s", "--max-unavailable=4", "--batch-barrier"},
 		},
 	}
 }
 
-// strategies returns scenarios with other strategies than a surge of the whole group (GKE G14, G40).
-func strategies() []scenario {
-	workloads := []fixture.Workload{keeping(known("web", 8, 4*second, 4*second), "2"), known("job", 4, 2*second, 6*second)}
+// strategyScenarios returns scenarios with other strategies than a surge of the whole group (GKE G14, G40).
+func strategyScenarios() []scenario {
+	workloads := []fixture.Workload{withBudget(withKnownEnd("web", 8, 4*second, 4*second), "2"), withKnownEnd("job", 4, 2*second, 6*second)}
 	return []scenario{
 		{
 			name: "blue-green with soaks", nodes: 6, zones: []string{zoneA, zoneB}, workloads: workloads,
@@ -51,16 +51,16 @@ func strategies() []scenario {
 	}
 }
 
-// budgets returns scenarios with pods that wait for each other.
-func budgets() []scenario {
-	majority := known("quorum", 10, 9*second, 8*second)
+// budgetScenarios returns scenarios with pods that wait for each other.
+func budgetScenarios() []scenario {
+	majority := withKnownEnd("quorum", 10, 9*second, 8*second)
 	majority.MinAvailable = "80%"
 	// Pods end more slowly than they start. Otherwise the result would depend on which of two nodes is started a moment earlier.
-	shared := append(several(4, keeping(known("api", 6, 3*second, 9*second), "1")), several(3, keeping(known("web", 5, 2*second, 7*second), "2"))...)
+	shared := append(copies(4, withBudget(withKnownEnd("api", 6, 3*second, 9*second), "1")), copies(3, withBudget(withKnownEnd("web", 5, 2*second, 7*second), "2"))...)
 	return []scenario{
 		{
 			name: "one tight budget", nodes: 6,
-			workloads: []fixture.Workload{keeping(known("web", 10, 7*second, 3*second), "1")},
+			workloads: []fixture.Workload{withBudget(withKnownEnd("web", 10, 7*second, 3*second), "1")},
 			flags:     []string{"--settle=1s"},
 		},
 		{
@@ -75,25 +75,25 @@ func budgets() []scenario {
 	}
 }
 
-// chances returns scenarios in which the seed decides how long pods take to end.
-func chances(seed uint64) []scenario {
+// randomScenarios returns scenarios in which the seed decides how long pods take to end.
+func randomScenarios(seed uint64) []scenario {
 	return []scenario{
 		{
 			name: "random ends and budgets", nodes: 6, random: true,
-			workloads: atRandom(seed, 20*second, several(6, keeping(fixture.Workload{Name: "web", Replicas: 3, Ready: 3 * second}, "1"))),
+			workloads: withRandomEnds(seed, 20*second, copies(6, withBudget(fixture.Workload{Name: "web", Replicas: 3, Ready: 3 * second}, "1"))),
 			flags:     []string{"--settle=1s", "--max-unavailable=2"},
 		},
 		{
 			name: "random ends without budgets", nodes: 6, random: true,
-			workloads: atRandom(seed, 20*second, several(12, fixture.Workload{Name: "web", Replicas: 2, Ready: 2 * second})),
+			workloads: withRandomEnds(seed, 20*second, copies(12, fixture.Workload{Name: "web", Replicas: 2, Ready: 2 * second})),
 			flags:     []string{"--settle=1s", "--max-unavailable=2"},
 		},
 	}
 }
 
-// shapes returns scenarios with several kinds of workloads.
-func shapes() []scenario {
-	ordered := known("db", 7, 4*second, 3*second)
+// workloadScenarios returns scenarios with several kinds of workloads.
+func workloadScenarios() []scenario {
+	ordered := withKnownEnd("db", 7, 4*second, 3*second)
 	ordered.Kind, ordered.Ordered, ordered.MaxUnavailable = "StatefulSet", true, "1"
 	return []scenario{
 		{
@@ -103,22 +103,22 @@ func shapes() []scenario {
 		},
 		{
 			name: "singletons", nodes: 5,
-			workloads: append(several(6, known("one", 1, 3*second, 6*second)), several(4, keeping(known("guarded", 1, 3*second, 8*second), "1"))...),
+			workloads: append(copies(6, withKnownEnd("one", 1, 3*second, 6*second)), copies(4, withBudget(withKnownEnd("guarded", 1, 3*second, 8*second), "1"))...),
 			flags:     []string{"--settle=1s"},
 		},
 		{
 			name: "the whole grace period", nodes: 3,
-			workloads: []fixture.Workload{known("slow", 3, 2*second, 10*second)},
+			workloads: []fixture.Workload{withKnownEnd("slow", 3, 2*second, 10*second)},
 			flags:     []string{"--settle=0s"},
 		},
 	}
 }
 
-// timeouts returns scenarios with nodes that are not empty in time.
-func timeouts() []scenario {
-	zonal := known("db", 4, 3*second, 4*second)
+// timeoutScenarios returns scenarios with nodes that are not empty in time.
+func timeoutScenarios() []scenario {
+	zonal := withKnownEnd("db", 4, 3*second, 4*second)
 	zonal.Kind, zonal.MaxUnavailable, zonal.Disks = "StatefulSet", "1", []string{zoneA, zoneB}
-	blocked := []fixture.Workload{known("web", 8, 2*second, 7*second), keeping(known("stubborn", 1, second, second), "0")}
+	blocked := []fixture.Workload{withKnownEnd("web", 8, 2*second, 7*second), withBudget(withKnownEnd("stubborn", 1, second, second), "0")}
 	return []scenario{
 		{
 			name: "skip a blocked node", nodes: 4, code: 4, workloads: blocked,
@@ -130,14 +130,14 @@ func timeouts() []scenario {
 		},
 		{
 			name: "volumes in a zone without nodes", nodes: 4, code: 1, newZone: zoneB, // in the end no node takes one of the pods
-			workloads: []fixture.Workload{zonal, known("web", 4, 2*second, 5*second)},
+			workloads: []fixture.Workload{zonal, withKnownEnd("web", 4, 2*second, 5*second)},
 			flags:     []string{"--settle=1s", "--on-timeout=skip", "--drain-timeout=12s"},
 		},
 	}
 }
 
-// refusals returns scenarios with pods that no current node takes. The upgrade stops while they are missing.
-func refusals() []scenario {
+// unschedulableScenarios returns scenarios with pods that no current node takes. The upgrade stops while they are missing.
+func unschedulableScenarios() []scenario {
 	const device, disk = corev1.ResourceName("nvidia.com/gpu"), corev1.ResourceEphemeralStorage
 	asking := func(name corev1.ResourceName, amount string) func(*corev1.PodSpec) {
 		return func(spec *corev1.PodSpec) {
@@ -153,80 +153,80 @@ func refusals() []scenario {
 	port := func(spec *corev1.PodSpec) {
 		spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 8080, HostPort: 8080}}
 	}
-	other := known("web", 4, 2*second, 5*second)
+	other := withKnownEnd("web", 4, 2*second, 5*second)
 	return []scenario{
 		{
 			name: "devices that no new node has", nodes: 3, code: 1, oldHave: having(device, "1"), flags: []string{"--settle=1s"},
-			workloads: []fixture.Workload{changed(known("train", 3, 2*second, 3*second), asking(device, "1")), other},
+			workloads: []fixture.Workload{changed(withKnownEnd("train", 3, 2*second, 3*second), asking(device, "1")), other},
 		},
 		{
 			name: "new nodes with less disk", nodes: 3, code: 1, oldHave: having(disk, "100Gi"), newHave: having(disk, "20Gi"), flags: []string{"--settle=1s"},
-			workloads: []fixture.Workload{changed(known("cache", 3, 2*second, 3*second), asking(disk, "50Gi")), other},
+			workloads: []fixture.Workload{changed(withKnownEnd("cache", 3, 2*second, 3*second), asking(disk, "50Gi")), other},
 		},
 		{
 			name: "a host port too few", nodes: 3, code: 1, fewer: 1, flags: []string{"--settle=1s"},
-			workloads: []fixture.Workload{changed(known("edge", 3, 2*second, 3*second), port), other},
+			workloads: []fixture.Workload{changed(withKnownEnd("edge", 3, 2*second, 3*second), port), other},
 		},
 		{
 			name: "pods that take longer than a node has", nodes: 3, code: 1, flags: []string{"--settle=1s", "--drain-timeout=8s"},
-			workloads: []fixture.Workload{known("slow", 3, 2*second, 20*second)},
+			workloads: []fixture.Workload{withKnownEnd("slow", 3, 2*second, 20*second)},
 		},
 	}
 }
 
-// presences returns scenarios about pods that are missing or in the way when the upgrade begins.
-func presences() []scenario {
-	lacking := keeping(known("db", 4, 6*second, 8*second), "1")
+// missingPodScenarios returns scenarios about pods that are missing or in the way when the upgrade begins.
+func missingPodScenarios() []scenario {
+	lacking := withBudget(withKnownEnd("db", 4, 6*second, 8*second), "1")
 	lacking.Kind = "StatefulSet"
-	filling := known("filler", 3, second, 2*second)
+	filling := withKnownEnd("filler", 3, second, 2*second)
 	filling.CPU = "3800m"
 	return []scenario{
 		{
 			name: "a pod missing at the start", nodes: 4, lost: "db-0", flags: []string{"--settle=1s"},
-			workloads: []fixture.Workload{lacking, known("web", 4, 2*second, 5*second)},
+			workloads: []fixture.Workload{lacking, withKnownEnd("web", 4, 2*second, 5*second)},
 		},
 		{
 			name: "placeholders that are preempted", nodes: 3, placeholders: []fixture.Workload{filling}, flags: []string{"--settle=1s"},
-			workloads: []fixture.Workload{known("web", 6, 3*second, 6*second)},
+			workloads: []fixture.Workload{withKnownEnd("web", 6, 3*second, 6*second)},
 		},
 	}
 }
 
-// givingUp returns a group of which EKS cannot drain a node. It takes as long as all others together, so it comes first.
-func givingUp() []scenario {
+// failingManagedScenario returns a group of which EKS cannot drain a node. It takes as long as all others together, so it comes first.
+func failingManagedScenario() []scenario {
 	return []scenario{{
 		name: "managed gives up", nodes: 2, zones: []string{zoneA}, managed: true, width: 1, code: 1, flags: []string{"--skip-check=PDB001"},
-		workloads: []fixture.Workload{keeping(known("stubborn", 2, second, second), "0")},
+		workloads: []fixture.Workload{withBudget(withKnownEnd("stubborn", 2, second, second), "0")},
 	}}
 }
 
-// managed returns groups that EKS upgrades.
-func managed() []scenario {
+// managedScenarios returns groups that EKS upgrades.
+func managedScenarios() []scenario {
 	const minimal = ekstypes.NodegroupUpdateStrategiesMinimal
 	all := []scenario{
 		{
 			name: "managed default", nodes: 2, zones: []string{zoneA},
-			workloads: []fixture.Workload{keeping(known("web", 4, 4*second, 4*second), "2"), known("job", 2, 2*second, 6*second)},
+			workloads: []fixture.Workload{withBudget(withKnownEnd("web", 4, 4*second, 4*second), "2"), withKnownEnd("job", 2, 2*second, 6*second)},
 		},
 		{
 			name: "managed default two at once", nodes: 4, zones: []string{zoneA, zoneB}, width: 2,
-			workloads: []fixture.Workload{keeping(known("web", 8, 3*second, 5*second), "3"), known("job", 4, 2*second, 8*second)},
+			workloads: []fixture.Workload{withBudget(withKnownEnd("web", 8, 3*second, 5*second), "3"), withKnownEnd("job", 4, 2*second, 8*second)},
 		},
 		{
 			name: "managed minimal", nodes: 3, zones: []string{zoneA, zoneB}, strategy: minimal,
-			workloads: []fixture.Workload{keeping(known("web", 6, 4*second, 4*second), "2")},
+			workloads: []fixture.Workload{withBudget(withKnownEnd("web", 6, 4*second, 4*second), "2")},
 		},
 		{
 			name: "managed minimal two at once", nodes: 4, zones: []string{zoneA, zoneB}, strategy: minimal, width: 2,
-			workloads: []fixture.Workload{keeping(known("web", 8, 3*second, 6*second), "4"), known("job", 4, 2*second, 5*second)},
+			workloads: []fixture.Workload{withBudget(withKnownEnd("web", 8, 3*second, 6*second), "4"), withKnownEnd("job", 4, 2*second, 5*second)},
 		},
 		{
 			name: "managed grace period", nodes: 2, zones: []string{zoneB}, strategy: minimal, width: 2,
-			workloads: []fixture.Workload{known("slow", 4, 3*second, 12*second)},
+			workloads: []fixture.Workload{withKnownEnd("slow", 4, 3*second, 12*second)},
 		},
 		{
 			name: "managed blocked for a while", nodes: 2, zones: []string{zoneA, zoneB},
-			workloads: []fixture.Workload{keeping(known("tight", 4, 15*second, 5*second), "1")},
+			workloads: []fixture.Workload{withBudget(withKnownEnd("tight", 4, 15*second, 5*second), "1")},
 		},
 	}
 	for i := range all {
