@@ -25,7 +25,7 @@ const stateSpace = "kube-system"
 // drawCrash draws a layout in which three workloads crash on new nodes: two Deployments, one of them with a budget, and a StatefulSet.
 // Their pods share nodes, so that the first of these nodes that is drained affects all three.
 func drawCrash(seed uint64) (l layout, broken []fixture.Workload) {
-	l = draw(seed, nodes, workloads, false)
+	l = drawLayout(seed, nodes, workloads, false)
 	const replicas = 3
 	shared := rand.New(rand.NewPCG(seed, 1)).Perm(nodes)[:replicas]
 	wanted := []fixture.Workload{{Kind: "Deployment", MaxUnavailable: "1"}, {Kind: "Deployment"}, {Kind: "StatefulSet"}}
@@ -54,8 +54,8 @@ func (o options) runCrash(ctx context.Context, out io.Writer) error {
 	if err := l.setUp(ctx, s); err != nil {
 		return err
 	}
-	w := ours("")
-	faults, err := l.stop(ctx, s, w, broken, out)
+	w := toolWay("")
+	faults, err := l.runUntilStopped(ctx, s, w, broken, out)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (o options) runCrash(ctx context.Context, out io.Writer) error {
 		return fmt.Errorf("upgrading to an image on which three workloads crash: %s", strings.Join(faults, "; "))
 	}
 	for i := range broken {
-		if err := mend(ctx, s, &broken[i]); err != nil {
+		if err := fixWorkload(ctx, s, &broken[i]); err != nil {
 			return err
 		}
 	}
@@ -75,15 +75,15 @@ func (o options) runCrash(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer seen.cancel()
-	p, err := l.carryOut(ctx, s, seen, w, o.keep)
+	p, err := l.runAndObserve(ctx, s, seen, w, o.keep)
 	if err != nil {
 		return fmt.Errorf("running the same command when the three are mended: %w", err)
 	}
-	return write(out, []outcome{p}, nil)
+	return writeTable(out, []outcome{p}, nil)
 }
 
-// stop runs the upgrade until it stops, and lists what is wrong then.
-func (l *layout) stop(ctx context.Context, s *fixture.Fixture, w way, broken []fixture.Workload, out io.Writer) (faults []string, err error) {
+// runUntilStopped runs the upgrade until it stops, and lists what is wrong then.
+func (l *layout) runUntilStopped(ctx context.Context, s *fixture.Fixture, w way, broken []fixture.Workload, out io.Writer) (faults []string, err error) {
 	seen, err := observe(ctx, s)
 	if err != nil {
 		return nil, err
@@ -95,8 +95,8 @@ func (l *layout) stop(ctx context.Context, s *fixture.Fixture, w way, broken []f
 		return nil, err
 	}
 	p := outcome{layout: l, way: w, took: time.Since(began)}
-	missing := seen.missing(l)
-	if p.gaps, err = seen.end(); err != nil {
+	missing := seen.withoutEndpoint(l)
+	if p.gaps, err = seen.stop(); err != nil {
 		return nil, err
 	}
 	record, err := cluster.NewStore(s.Cluster.Client(), stateSpace, "pool="+pool).LoadRecord(ctx)
@@ -107,7 +107,7 @@ func (l *layout) stop(ctx context.Context, s *fixture.Fixture, w way, broken []f
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(out, "stopped after %s with %d, pods are on %d of %d old nodes: %s\n", seconds(p.took), result.Code, left, l.nodes, fixture.LastError(result.Stderr))
+	fmt.Fprintf(out, "stopped after %s with %d, pods are on %d of %d old nodes: %s\n", formatSeconds(p.took), result.Code, left, l.nodes, fixture.LastError(result.Stderr))
 	faults = append(stopFaults(result, record.Result, broken), brokenPromises([]outcome{p})...)
 	if len(missing) > 0 {
 		faults = append(faults, "no ready endpoint of "+strings.Join(missing, ", "))
@@ -152,8 +152,8 @@ func (l *layout) countOccupied(ctx context.Context, s *fixture.Fixture) (int, er
 	return len(slices.Compact(occupied)), nil
 }
 
-// mend fixes a workload's template so that its pods no longer crash, as its owner would.
-func mend(ctx context.Context, s *fixture.Fixture, w *fixture.Workload) error {
+// fixWorkload fixes a workload's template so that its pods no longer crash, as its owner would.
+func fixWorkload(ctx context.Context, s *fixture.Fixture, w *fixture.Workload) error {
 	annotations := map[string]any{controlplane.AnnotationCrashOn: nil}
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": annotations}}}})
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-func TestDrawCrash(t *testing.T) {
+func TestCrashingWorkloadsShareNodes(t *testing.T) {
 	for seed := range uint64(50) {
 		l, broken := drawCrash(seed)
 		if len(broken) != 3 || len(l.workloads) != workloads {
@@ -30,7 +30,7 @@ func TestDrawCrash(t *testing.T) {
 	}
 }
 
-func TestStopFaults(t *testing.T) {
+func TestWrongStopsAreListed(t *testing.T) {
 	broken := []fixture.Workload{{Kind: "Deployment", Name: "web-1"}, {Kind: "StatefulSet", Name: "db-2"}}
 	const both = "error: upgrade stopped: default/Deployment/web-1 (1 of 2 ready); default/StatefulSet/db-2 (1 of 2 ready)\n"
 	cases := map[string]struct {

@@ -15,9 +15,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// small returns a small layout whose pods start and end fast.
-func small() *layout {
-	l := draw(1, 5, 6, false)
+// smallLayout returns a small layout whose pods start and end fast.
+func smallLayout() *layout {
+	l := drawLayout(1, 5, 6, false)
 	for i := range l.workloads {
 		w := &l.workloads[i]
 		w.Ready, w.Gone = second/2, min(w.Gone, 2*second)
@@ -25,20 +25,20 @@ func small() *layout {
 	return &l
 }
 
-// TestSample moves the pods of a small layout with the tool; "make gaps" moves those of whole layouts with the tool and with kubectl
+// TestGapsOfASmallLayout moves the pods of a small layout with the tool; "make gaps" moves those of whole layouts with the tool and with kubectl
 // drain. A workload of one pod has a gap as long as its new pod takes to become ready, which shows that gaps are measured.
-func TestSample(t *testing.T) {
+func TestGapsOfASmallLayout(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")
 	}
-	l := small()
+	l := smallLayout()
 	alone := &l.workloads[0]
 	alone.Ready = 2 * second
-	p, err := l.run(t.Context(), ours(""), "")
+	p, err := l.runOnNewControlPlane(t.Context(), toolWay(""), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := write(t.Output(), []outcome{p}, nil); err != nil {
+	if err := writeTable(t.Output(), []outcome{p}, nil); err != nil {
 		t.Error(err)
 	}
 	if gaps := p.gaps[alone.Name]; len(gaps) != 1 || gaps[0] < alone.Ready {
@@ -46,18 +46,18 @@ func TestSample(t *testing.T) {
 	}
 }
 
-func TestDraw(t *testing.T) {
+func TestLayoutsAreDrawnFromTheSeed(t *testing.T) {
 	for seed := range uint64(50) {
-		l := draw(seed, nodes, workloads, false)
-		if !reflect.DeepEqual(l, draw(seed, nodes, workloads, false)) {
+		l := drawLayout(seed, nodes, workloads, false)
+		if !reflect.DeepEqual(l, drawLayout(seed, nodes, workloads, false)) {
 			t.Fatalf("seed %d draws another layout the second time", seed)
 		}
 		checkWorkloads(t, &l)
-		counts := []int{l.count(several), l.count(aloneSurging), l.count(aloneFixed)}
+		counts := []int{l.countKind(several), l.countKind(aloneSurging), l.countKind(aloneFixed)}
 		if !slices.Equal(counts, []int{22, 5, 3}) {
 			t.Errorf("seed %d: %v workloads of several pods, of one pod that can surge, and of one that cannot", seed, counts)
 		}
-		for name, places := range draw(seed, nodes, workloads, true).places {
+		for name, places := range drawLayout(seed, nodes, workloads, true).places {
 			if distinct := slices.Compact(slices.Sorted(slices.Values(places))); len(distinct) != len(places) {
 				t.Errorf("seed %d: %s is on nodes %v, not spread", seed, name, places)
 			}
@@ -84,7 +84,7 @@ func checkWorkloads(t *testing.T, l *layout) {
 			t.Errorf("seed %d: the budget of %s never allows an eviction", l.seed, w.Name)
 		}
 	}
-	if bare != workloads/3 || together == l.count(several) {
+	if bare != workloads/3 || together == l.countKind(several) {
 		t.Errorf("seed %d: %d workloads without a budget, %d with their pods on one node", l.seed, bare, together)
 	}
 }
@@ -138,7 +138,7 @@ func TestGapsAreCounted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			all := services{}
 			for _, s := range c.seen {
-				all.note(s.event, s.slice, began.Add(s.at))
+				all.noteSlice(s.event, s.slice, began.Add(s.at))
 			}
 			gaps := all.gaps(began.Add(10 * second))
 			if !slices.Equal(gaps["web"], c.want) || len(gaps) > 1 {
@@ -171,7 +171,7 @@ func TestTable(t *testing.T) {
 		{&l, ways[3], 40 * second, 42 * second, gapsOf("many", "few", "one", "disk")},
 	}
 	var text bytes.Buffer
-	if err := write(&text, all, against); err == nil {
+	if err := writeTable(&text, all, against); err == nil {
 		t.Error("write returned no error for broken promises")
 	}
 	want := `LAYOUT WAY TIME ALL-READY WITH-GAP-OF-MANY DEPLOYMENTS-OF-1 STATEFULSETS-OF-1 GAPS SUM LONGEST
@@ -192,12 +192,12 @@ layout 7: kubectl nodeupgrade --move=surge: Deployment one of 1 without a ready 
 	if got.String() != want {
 		t.Errorf("got\n%s", got.String())
 	}
-	all[0].whole, all[1].gaps = 22*second, nil
-	if err := write(&text, all, against); err == nil {
+	all[0].allReady, all[1].gaps = 22*second, nil
+	if err := writeTable(&text, all, against); err == nil {
 		t.Error("write returned no error for a way that takes a tenth longer")
 	}
-	all[0].whole = 20 * second
-	if err := write(&text, all, against); err != nil {
+	all[0].allReady = 20 * second
+	if err := writeTable(&text, all, against); err != nil {
 		t.Error(err)
 	}
 }

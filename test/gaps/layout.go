@@ -21,10 +21,10 @@ type layout struct {
 	places map[string][]int
 }
 
-// draw draws a layout from a seed. Every sixth workload is a Deployment of one replica, and every twelfth a StatefulSet of one; the
+// drawLayout draws a layout from a seed. Every sixth workload is a Deployment of one replica, and every twelfth a StatefulSet of one; the
 // others have two to five. A third of all have no budget, and the budgets of the others allow evictions. Unless the layout is spread,
 // every fourth workload has its pods on one node, where a scheduler puts them when the other nodes are full.
-func draw(seed uint64, nodes, workloads int, spread bool) layout {
+func drawLayout(seed uint64, nodes, workloads int, spread bool) layout {
 	random := rand.New(rand.NewPCG(seed, 0))
 	l := layout{seed: seed, nodes: nodes, places: map[string][]int{}}
 	bare := map[int]bool{}
@@ -111,8 +111,8 @@ func kindOf(w *fixture.Workload) kind {
 	}
 }
 
-// count counts the workloads of a kind.
-func (l *layout) count(k kind) int {
+// countKind counts the workloads of a kind.
+func (l *layout) countKind(k kind) int {
 	n := 0
 	for i := range l.workloads {
 		if kindOf(&l.workloads[i]) == k {
@@ -122,8 +122,8 @@ func (l *layout) count(k kind) int {
 	return n
 }
 
-// pods counts the pods.
-func (l *layout) pods() int {
+// countPods counts the pods.
+func (l *layout) countPods() int {
 	n := 0
 	for i := range l.workloads {
 		n += int(l.workloads[i].Replicas)

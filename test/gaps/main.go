@@ -73,14 +73,14 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	}
 	var layouts []layout
 	for i := range o.layouts {
-		layouts = append(layouts, draw(o.seed+uint64(i), nodes, workloads, o.spread))
+		layouts = append(layouts, drawLayout(o.seed+uint64(i), nodes, workloads, o.spread))
 	}
 	ways, against := o.ways()
 	all, err := runAll(ctx, layouts, ways, o, func(p *outcome) { fmt.Fprintln(os.Stderr, strings.Join(p.row(), "  ")) })
 	if err != nil {
 		return err
 	}
-	return write(out, all, against)
+	return writeTable(out, all, against)
 }
 
 // ways returns all ways to run, and the one among them that the first is compared with; nil for none.
@@ -90,15 +90,15 @@ func (o options) ways() (ways []way, against *way) {
 		flags = []string{""}
 	}
 	for _, f := range flags {
-		ways = append(ways, ours(f))
+		ways = append(ways, toolWay(f))
 	}
 	if o.against != "" {
-		less := ours(strings.TrimSpace(flags[0] + " " + o.against))
-		less.promises = false
+		less := toolWay(strings.TrimSpace(flags[0] + " " + o.against))
+		less.promisesNoGap = false
 		ways, against = append(ways, less), &less
 	}
 	if !o.alone {
-		ways = append(ways, kubectl())
+		ways = append(ways, drainWay())
 	}
 	return ways, against
 }

@@ -27,8 +27,8 @@ type service struct {
 	gaps  []time.Duration
 }
 
-// count records how many endpoints of a slice are ready from now on.
-func (s *service) count(slice string, ready int, now time.Time) {
+// setReady records how many endpoints of a slice are ready from now on.
+func (s *service) setReady(slice string, ready int, now time.Time) {
 	s.ready[slice] = ready
 	serves := false
 	for _, n := range s.ready {
@@ -48,7 +48,7 @@ func (s *service) count(slice string, ready int, now time.Time) {
 // services contains the Services of a namespace, by name.
 type services map[string]*service
 
-func (all services) note(event watch.EventType, slice *discoveryv1.EndpointSlice, now time.Time) {
+func (all services) noteSlice(event watch.EventType, slice *discoveryv1.EndpointSlice, now time.Time) {
 	name := slice.Labels[discoveryv1.LabelServiceName]
 	if all[name] == nil {
 		all[name] = &service{ready: map[string]int{}}
@@ -57,7 +57,7 @@ func (all services) note(event watch.EventType, slice *discoveryv1.EndpointSlice
 	if event != watch.Deleted {
 		ready = countReady(slice)
 	}
-	all[name].count(slice.Name, ready, now)
+	all[name].setReady(slice.Name, ready, now)
 }
 
 // countReady counts the ready endpoints. An endpoint whose readiness is unknown counts as ready (EndpointConditions.ready). A
@@ -124,13 +124,13 @@ func observe(ctx context.Context, s *fixture.Fixture) (*observer, error) {
 	}
 	o := &observer{cancel: cancel, ended: make(chan error, 1), services: services{}}
 	for i := range list.Items {
-		o.note(watch.Added, &list.Items[i])
+		o.noteSlice(watch.Added, &list.Items[i])
 	}
-	go func() { o.ended <- o.follow(ctx, watcher) }()
+	go func() { o.ended <- o.followWatch(ctx, watcher) }()
 	return o, nil
 }
 
-func (o *observer) follow(ctx context.Context, watcher watch.Interface) error {
+func (o *observer) followWatch(ctx context.Context, watcher watch.Interface) error {
 	defer watcher.Stop()
 	for event := range watcher.ResultChan() {
 		slice, ok := event.Object.(*discoveryv1.EndpointSlice)
@@ -140,7 +140,7 @@ func (o *observer) follow(ctx context.Context, watcher watch.Interface) error {
 		if !ok {
 			return fmt.Errorf("watching the endpoints: %s: %v", event.Type, event.Object)
 		}
-		o.note(event.Type, slice)
+		o.noteSlice(event.Type, slice)
 	}
 	if ctx.Err() == nil {
 		return errors.New("watching the endpoints: the watch ended early: what came after it is not known")
@@ -148,10 +148,10 @@ func (o *observer) follow(ctx context.Context, watcher watch.Interface) error {
 	return nil
 }
 
-func (o *observer) note(event watch.EventType, slice *discoveryv1.EndpointSlice) {
+func (o *observer) noteSlice(event watch.EventType, slice *discoveryv1.EndpointSlice) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.services.note(event, slice, time.Now())
+	o.services.noteSlice(event, slice, time.Now())
 }
 
 // serving lists the Services that have a ready endpoint now, in order.
@@ -161,8 +161,8 @@ func (o *observer) serving() []string {
 	return o.services.serving()
 }
 
-// missing lists the Services of the layout that have no ready endpoint now, in order.
-func (o *observer) missing(l *layout) []string {
+// withoutEndpoint lists the Services of the layout that have no ready endpoint now, in order.
+func (o *observer) withoutEndpoint(l *layout) []string {
 	names := map[string]bool{}
 	for i := range l.workloads {
 		names[l.workloads[i].Name] = true
@@ -173,8 +173,8 @@ func (o *observer) missing(l *layout) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// end ends the watch and returns the gaps of each Service that had any.
-func (o *observer) end() (map[string][]time.Duration, error) {
+// stop ends the watch and returns the gaps of each Service that had any.
+func (o *observer) stop() (map[string][]time.Duration, error) {
 	now := time.Now()
 	o.cancel()
 	if err := <-o.ended; err != nil {

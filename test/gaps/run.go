@@ -17,20 +17,20 @@ import (
 // way is one way to move all pods to the new nodes.
 type way struct {
 	name, line string
-	// promises is true if the way promises to leave no gap. surges is true if that includes Deployments of one replica.
-	promises, surges bool
+	// promisesNoGap is true if the way must leave no gap. promisesForSinglePods is true if this includes Deployments of one replica.
+	promisesNoGap, promisesForSinglePods bool
 }
 
-// kubectl returns the way without the tool.
-func kubectl() way {
+// drainWay returns the way without the tool.
+func drainWay() way {
 	return way{name: "xargs -P 4 kubectl drain", line: fixture.DrainLine(pool, fixture.FourAtOnce)}
 }
 
-// ours returns the tool with the given flags.
-func ours(flags string) way {
+// toolWay returns the tool with the given flags.
+func toolWay(flags string) way {
 	return way{
 		name: strings.TrimSpace("kubectl nodeupgrade " + flags), line: strings.TrimSpace(fixture.UpgradeLine(pool, window) + " " + flags),
-		promises: true, surges: strings.Contains(flags, "--move=surge"),
+		promisesNoGap: true, promisesForSinglePods: strings.Contains(flags, "--move=surge"),
 	}
 }
 
@@ -39,13 +39,13 @@ type outcome struct {
 	layout *layout
 	way    way
 	// took is the time until the way ended. whole is the time until all pods were ready again, which may be later.
-	took, whole time.Duration
+	took, allReady time.Duration
 	// gaps contains the times without a ready endpoint, by workload. Workloads without a gap are left out.
 	gaps map[string][]time.Duration
 }
 
-// gapped counts the workloads of a kind that had a gap.
-func (p *outcome) gapped(k kind) int {
+// countWithGap counts the workloads of a kind that had a gap.
+func (p *outcome) countWithGap(k kind) int {
 	n := 0
 	for i := range p.layout.workloads {
 		if w := &p.layout.workloads[i]; kindOf(w) == k && len(p.gaps[w.Name]) > 0 {
@@ -55,8 +55,8 @@ func (p *outcome) gapped(k kind) int {
 	return n
 }
 
-// sum returns the number of gaps, their total time, the longest one, and its workload.
-func (p *outcome) sum() (count int, all, longest time.Duration, workload string) {
+// sumGaps returns the number of gaps, their total time, the longest one, and its workload.
+func (p *outcome) sumGaps() (count int, all, longest time.Duration, workload string) {
 	for i := range p.layout.workloads {
 		name := p.layout.workloads[i].Name
 		for _, gap := range p.gaps[name] {
@@ -70,8 +70,8 @@ func (p *outcome) sum() (count int, all, longest time.Duration, workload string)
 	return count, all, longest, workload
 }
 
-// run runs one way on the layout, on its own control plane.
-func (l *layout) run(ctx context.Context, w way, keep string) (outcome, error) {
+// runOnNewControlPlane runs one way on the layout, on its own control plane.
+func (l *layout) runOnNewControlPlane(ctx context.Context, w way, keep string) (outcome, error) {
 	s, err := newFixture(ctx)
 	if err != nil {
 		return outcome{}, err
@@ -89,21 +89,21 @@ func (l *layout) run(ctx context.Context, w way, keep string) (outcome, error) {
 		return outcome{}, err
 	}
 	defer o.cancel()
-	if missing := o.missing(l); len(missing) > 0 {
+	if missing := o.withoutEndpoint(l); len(missing) > 0 {
 		return outcome{}, fmt.Errorf("watching the endpoints: there are none of %s at first", strings.Join(missing, ", "))
 	}
-	return l.carryOut(ctx, s, o, w, keep)
+	return l.runAndObserve(ctx, s, o, w, keep)
 }
 
-// carryOut runs the way's line and watches until all pods are ready, because a drain ends before that.
-func (l *layout) carryOut(ctx context.Context, s *fixture.Fixture, o *observer, w way, keep string) (outcome, error) {
+// runAndObserve runs the way's line and watches until all pods are ready, because a drain ends before that.
+func (l *layout) runAndObserve(ctx context.Context, s *fixture.Fixture, o *observer, w way, keep string) (outcome, error) {
 	began := time.Now()
 	result, err := s.RunLine(ctx, w.line)
 	if err != nil {
 		return outcome{}, err
 	}
 	p := outcome{layout: l, way: w, took: time.Since(began)}
-	if err := keepSaid(keep, l, w, result.Stderr); err != nil {
+	if err := storeOutput(keep, l, w, result.Stderr); err != nil {
 		return outcome{}, err
 	}
 	if result.Code != 0 {
@@ -112,11 +112,11 @@ func (l *layout) carryOut(ctx context.Context, s *fixture.Fixture, o *observer, 
 	if err := s.Settle(ctx); err != nil {
 		return outcome{}, err
 	}
-	p.whole = time.Since(began)
+	p.allReady = time.Since(began)
 	if err := checkMoved(ctx, s); err != nil {
 		return outcome{}, err
 	}
-	p.gaps, err = o.end()
+	p.gaps, err = o.stop()
 	return p, err
 }
 
@@ -134,8 +134,8 @@ func checkMoved(ctx context.Context, s *fixture.Fixture) error {
 	return nil
 }
 
-// keepSaid writes the way's output to a file, if a folder is set.
-func keepSaid(folder string, l *layout, w way, said string) error {
+// storeOutput writes the way's output to a file, if a folder is set.
+func storeOutput(folder string, l *layout, w way, said string) error {
 	if folder == "" {
 		return nil
 	}
@@ -149,7 +149,7 @@ func runAll(ctx context.Context, layouts []layout, ways []way, o options, tell f
 	for i := range layouts {
 		for range o.runs {
 			for _, w := range ways {
-				p, err := layouts[i].run(ctx, w, o.keep)
+				p, err := layouts[i].runOnNewControlPlane(ctx, w, o.keep)
 				if err != nil {
 					return all, fmt.Errorf("running layout %d: %s: %w", layouts[i].seed, w.name, err)
 				}
@@ -161,13 +161,13 @@ func runAll(ctx context.Context, layouts []layout, ways []way, o options, tell f
 	return all, nil
 }
 
-// median returns the median time until all pods were ready again, of all runs of a way on a layout. Of two in the middle it returns
+// medianTime returns the median time until all pods were ready again, of all runs of a way on a layout. Of two in the middle it returns
 // the longer.
-func median(all []outcome, seed uint64, w way) time.Duration {
+func medianTime(all []outcome, seed uint64, w way) time.Duration {
 	var times []time.Duration
 	for i := range all {
 		if all[i].layout.seed == seed && all[i].way == w {
-			times = append(times, all[i].whole)
+			times = append(times, all[i].allReady)
 		}
 	}
 	slices.Sort(times)

@@ -46,7 +46,7 @@ func (l *layout) setUp(ctx context.Context, s *fixture.Fixture) error {
 			return err
 		}
 	}
-	if err := l.place(ctx, s, old); err != nil {
+	if err := l.bindPods(ctx, s, old); err != nil {
 		return err
 	}
 	for i := range l.nodes {
@@ -63,7 +63,7 @@ func (l *layout) setUp(ctx context.Context, s *fixture.Fixture) error {
 	if err := s.AwaitNodes(ctx, "pool="+pool, 2*l.nodes); err != nil {
 		return err
 	}
-	_, err := s.Rest(ctx, 2*l.nodes)
+	_, err := s.WaitUntilIdle(ctx, 2*l.nodes)
 	return err
 }
 
@@ -71,9 +71,9 @@ func removeFillingTaint(node *corev1.Node) {
 	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == fillingTaint })
 }
 
-// place binds each pod to its node instead of the scheduler, which the taint keeps from doing it. The scheduler chooses at random
+// bindPods binds each pod to its node instead of the scheduler, which the taint keeps from doing it. The scheduler chooses at random
 // among equal nodes, but every way must begin with the same layout.
-func (l *layout) place(ctx context.Context, s *fixture.Fixture, old fixture.Pool) error {
+func (l *layout) bindPods(ctx context.Context, s *fixture.Fixture, old fixture.Pool) error {
 	client := s.Cluster.Client().CoreV1().Pods(s.Namespace)
 	placed, all := map[string]int{}, 0
 	err := wait.PollUntilContextTimeout(ctx, fillingPollEvery, fixture.StartupLimit, true, func(ctx context.Context) (bool, error) {
@@ -94,10 +94,10 @@ func (l *layout) place(ctx context.Context, s *fixture.Fixture, old fixture.Pool
 			placed[app]++
 			all++
 		}
-		return all == l.pods(), nil
+		return all == l.countPods(), nil
 	})
 	if err != nil {
-		return fmt.Errorf("placing %d pods: %d have a node: %w", l.pods(), all, err)
+		return fmt.Errorf("placing %d pods: %d have a node: %w", l.countPods(), all, err)
 	}
 	return nil
 }

@@ -11,29 +11,29 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 )
 
-// costMost is how many times as long as the cheaper way an upgrade may take.
-const costMost = 1.05
+// maxTimeRatio is how many times as long as the cheaper way an upgrade may take.
+const maxTimeRatio = 1.05
 
 func header() []string {
 	return []string{"LAYOUT", "WAY", "TIME", "ALL-READY", "WITH-GAP-OF-MANY", "DEPLOYMENTS-OF-1", "STATEFULSETS-OF-1", "GAPS", "SUM", "LONGEST"}
 }
 
 func (p *outcome) row() []string {
-	row := []string{strconv.FormatUint(p.layout.seed, 10), p.way.name, seconds(p.took), seconds(p.whole)}
+	row := []string{strconv.FormatUint(p.layout.seed, 10), p.way.name, formatSeconds(p.took), formatSeconds(p.allReady)}
 	for k := range kinds {
-		row = append(row, fmt.Sprintf("%d/%d", p.gapped(k), p.layout.count(k)))
+		row = append(row, fmt.Sprintf("%d/%d", p.countWithGap(k), p.layout.countKind(k)))
 	}
-	count, all, longest, workload := p.sum()
+	count, all, longest, workload := p.sumGaps()
 	if count == 0 {
 		return append(row, "0", "0.0s", "-")
 	}
-	return append(row, strconv.Itoa(count), seconds(all), seconds(longest)+" "+workload)
+	return append(row, strconv.Itoa(count), formatSeconds(all), formatSeconds(longest)+" "+workload)
 }
 
-func seconds(d time.Duration) string { return fmt.Sprintf("%.1fs", d.Seconds()) }
+func formatSeconds(d time.Duration) string { return fmt.Sprintf("%.1fs", d.Seconds()) }
 
-// write writes the measurements and the broken promises. It returns an error if a promise was broken.
-func write(w io.Writer, all []outcome, against *way) error {
+// writeTable writes the measurements and the broken promises. It returns an error if a promise was broken.
+func writeTable(w io.Writer, all []outcome, against *way) error {
 	var rows [][]string
 	for i := range all {
 		rows = append(rows, all[i].row())
@@ -42,7 +42,7 @@ func write(w io.Writer, all []outcome, against *way) error {
 		return err
 	}
 	fmt.Fprintln(w)
-	broken := append(brokenPromises(all), tooDear(w, all, against)...)
+	broken := append(brokenPromises(all), findExcessTime(w, all, against)...)
 	for _, what := range broken {
 		fmt.Fprintln(w, what)
 	}
@@ -60,17 +60,17 @@ func brokenPromises(all []outcome) []string {
 		for j := range p.layout.workloads {
 			w := &p.layout.workloads[j]
 			k, gaps := kindOf(w), p.gaps[w.Name]
-			if !p.way.promises || len(gaps) == 0 || k == aloneFixed || k == aloneSurging && !p.way.surges {
+			if !p.way.promisesNoGap || len(gaps) == 0 || k == aloneFixed || k == aloneSurging && !p.way.promisesForSinglePods {
 				continue
 			}
 			broken = append(broken, fmt.Sprintf("layout %d: %s: %s %s of %d without a ready endpoint for %s, %s",
-				p.layout.seed, p.way.name, w.Kind, w.Name, w.Replicas, list(gaps), budgetOf(w.MaxUnavailable, w.MinAvailable)))
+				p.layout.seed, p.way.name, w.Kind, w.Name, w.Replicas, formatGaps(gaps), describeBudget(w.MaxUnavailable, w.MinAvailable)))
 		}
 	}
 	return broken
 }
 
-func list(gaps []time.Duration) string {
+func formatGaps(gaps []time.Duration) string {
 	text := ""
 	for i, gap := range gaps {
 		if i > 0 {
@@ -81,7 +81,7 @@ func list(gaps []time.Duration) string {
 	return text
 }
 
-func budgetOf(maxUnavailable, minAvailable string) string {
+func describeBudget(maxUnavailable, minAvailable string) string {
 	switch {
 	case maxUnavailable != "":
 		return "maxUnavailable " + maxUnavailable
@@ -92,25 +92,25 @@ func budgetOf(maxUnavailable, minAvailable string) string {
 	}
 }
 
-// tooDear compares the tool's first way with the way that leaves out what costs time. It writes the ratio of their median times on
+// findExcessTime compares the tool's first way with the way that leaves out what costs time. It writes the ratio of their median times on
 // each layout, and returns a line if the middle ratio is too high. The times are those until all pods are ready again. An upgrade
 // waits for the pods that left last, but the other way ends before they are ready.
-func tooDear(w io.Writer, all []outcome, against *way) []string {
+func findExcessTime(w io.Writer, all []outcome, against *way) []string {
 	if against == nil {
 		return nil
 	}
-	i := slices.IndexFunc(all, func(p outcome) bool { return p.way.promises })
+	i := slices.IndexFunc(all, func(p outcome) bool { return p.way.promisesNoGap })
 	first := all[i].way
 	var ratios []float64
 	for _, seed := range seedsOf(all) {
-		with, without := median(all, seed, first), median(all, seed, *against)
+		with, without := medianTime(all, seed, first), medianTime(all, seed, *against)
 		ratios = append(ratios, with.Seconds()/without.Seconds())
-		fmt.Fprintf(w, "layout %d: %s has all pods ready after %s, %s after %s: %.3f times as long\n", seed, first.name, seconds(with), against.name, seconds(without), ratios[len(ratios)-1])
+		fmt.Fprintf(w, "layout %d: %s has all pods ready after %s, %s after %s: %.3f times as long\n", seed, first.name, formatSeconds(with), against.name, formatSeconds(without), ratios[len(ratios)-1])
 	}
 	slices.Sort(ratios)
 	cost := ratios[len(ratios)/2]
-	fmt.Fprintf(w, "in the middle %.3f times as long, at most %.2f\n", cost, costMost)
-	if cost > costMost {
+	fmt.Fprintf(w, "in the middle %.3f times as long, at most %.2f\n", cost, maxTimeRatio)
+	if cost > maxTimeRatio {
 		return []string{fmt.Sprintf("%s takes %.3f times as long as %s", first.name, cost, against.name)}
 	}
 	return nil
