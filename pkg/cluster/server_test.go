@@ -249,7 +249,7 @@ func (s *space) requests(t *testing.T) []string {
 	}
 	var found []string
 	for _, e := range events {
-		if e.UserAgent == s.name && e.Mutating() {
+		if e.UserAgent == s.name && e.IsMutating() {
 			found = append(found, strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Verb, path.Join(e.ObjectRef.Resource, e.ObjectRef.Subresource), fmt.Sprint(e.ResponseStatus.Code))))
 		}
 	}

@@ -41,7 +41,7 @@ func (sc *scenario) measure(ctx context.Context, s *fixture.Fixture, way, line s
 	} else {
 		e, err = measure(ctx, s, line)
 	}
-	broken, seen := budgets.Broken()
+	broken, seen := budgets.Stop()
 	if err == nil && seen == 0 {
 		err = errors.New("no state of a budget was seen")
 	}

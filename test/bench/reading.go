@@ -82,7 +82,7 @@ func (b *bench) readings(ctx context.Context) error {
 
 // read measures all ways on one control plane. Of several runs of a way, the median by time counts.
 func (b *bench) read(ctx context.Context, r *reading) ([]read, error) {
-	s, err := fixture.New(ctx, fixture.Options{Log: os.Stderr, Cluster: controlplane.Options{Still: true, Seed: newLargeCluster(r.nodes).fill}})
+	s, err := fixture.New(ctx, fixture.Options{Log: os.Stderr, Cluster: controlplane.Options{OnlyAPIServer: true, Seed: newLargeCluster(r.nodes).fill}})
 	if err != nil {
 		return nil, err
 	}

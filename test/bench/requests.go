@@ -43,7 +43,7 @@ func (r *requests) add(e *controlplane.Event) {
 		r.refused++
 	}
 	switch {
-	case e.Eviction():
+	case e.IsEviction():
 		r.evictions++
 		return
 	case e.Verb == "get":

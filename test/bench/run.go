@@ -170,7 +170,7 @@ func (sc *scenario) setUp(ctx context.Context, s *fixture.Fixture) error {
 	if err := s.AwaitNodes(ctx, "pool="+pool, sc.nodes+sc.spare); err != nil {
 		return err
 	}
-	rested, err := s.Rest(ctx, sc.nodes+sc.spare)
+	rested, err := s.WaitUntilIdle(ctx, sc.nodes+sc.spare)
 	if err == nil && !rested {
 		fmt.Fprintf(os.Stderr, "bench: the API server does not come to rest within %s; measuring all the same\n", fixture.StartupLimit)
 	}

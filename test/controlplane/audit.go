@@ -54,25 +54,25 @@ type ResponseStatus struct {
 	Message string `json:"message"`
 }
 
-// Mutating reports whether the request changes something, unless it is a dry run.
-func (e Event) Mutating() bool {
+// IsMutating reports whether the request changes something, unless it is a dry run.
+func (e Event) IsMutating() bool {
 	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, e.Verb)
 }
 
-// Eviction reports whether the request asks for a pod's eviction.
-func (e Event) Eviction() bool {
+// IsEviction reports whether the request asks for a pod's eviction.
+func (e Event) IsEviction() bool {
 	return e.Verb == "create" && e.ObjectRef.Resource == "pods" && e.ObjectRef.Subresource == "eviction"
 }
 
-// Component reports whether the request comes from a component of the control plane. The simulated kubelets are components.
-func (e Event) Component() bool {
+// IsFromComponent reports whether the request comes from a component of the control plane. The simulated kubelets are components.
+func (e Event) IsFromComponent() bool {
 	return e.User.Username == "system:apiserver" || slices.Contains(
 		[]string{controllerManagerUser, schedulerUser, kwokUser}, e.User.Username)
 }
 
-// DryRun reports whether the request is a dry run: by its query, or by the delete options in its body. Evictions have them in the
+// IsDryRun reports whether the request is a dry run: by its query, or by the delete options in its body. Evictions have them in the
 // body.
-func (e Event) DryRun() bool {
+func (e Event) IsDryRun() bool {
 	if uri, err := url.ParseRequestURI(e.RequestURI); err == nil && uri.Query().Has("dryRun") {
 		return true
 	}

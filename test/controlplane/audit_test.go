@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestEventOf(t *testing.T) {
+func TestEventsAreClassified(t *testing.T) {
 	for name, test := range map[string]struct {
 		line                       string
 		mutating, eviction, dryRun bool
@@ -41,21 +41,21 @@ func TestEventOf(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			events, err := decodeAudit([]byte(oneLine(test.line)))
+			events, err := decodeAudit([]byte(completedEvent(test.line)))
 			if err != nil {
 				t.Fatal(err)
 			}
 			e := events[0]
-			if e.Mutating() != test.mutating || e.Eviction() != test.eviction || e.DryRun() != test.dryRun {
+			if e.IsMutating() != test.mutating || e.IsEviction() != test.eviction || e.IsDryRun() != test.dryRun {
 				t.Errorf("got mutating %t, eviction %t, dry run %t, want %t, %t, %t",
-					e.Mutating(), e.Eviction(), e.DryRun(), test.mutating, test.eviction, test.dryRun)
+					e.IsMutating(), e.IsEviction(), e.IsDryRun(), test.mutating, test.eviction, test.dryRun)
 			}
 		})
 	}
 }
 
-// oneLine returns the event as a completed one, on one line.
-func oneLine(event string) string {
+// completedEvent returns the event as a completed one, on one line.
+func completedEvent(event string) string {
 	out := []byte(`{"stage":"ResponseComplete",`)
 	for _, b := range []byte(event[1:]) {
 		if b != '\n' && b != '\t' {
@@ -85,8 +85,8 @@ func TestDecodeAuditRefusesHalfALine(t *testing.T) {
 	}
 }
 
-// testAuditTellsEachEventOnce reads the log twice. The second result must contain the first events and the new ones, each once.
-func testAuditTellsEachEventOnce(t *testing.T, s *space) {
+// testAuditListsEachEventOnce reads the log twice. The second result must contain the first events and the new ones, each once.
+func testAuditListsEachEventOnce(t *testing.T, s *space) {
 	before := s.auditEvents(t)
 	if _, err := s.Client().CoreV1().Namespaces().Get(t.Context(), s.name, metav1.GetOptions{}); err != nil {
 		t.Fatal(err)

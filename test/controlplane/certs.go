@@ -32,7 +32,7 @@ func newAuthority() (*authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("generating the key of the certificate authority: %w", err)
 	}
-	template := certificate(pkix.Name{CommonName: "kubectl-nodeupgrade test CA"})
+	template := certificateTemplate(pkix.Name{CommonName: "kubectl-nodeupgrade test CA"})
 	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
@@ -46,18 +46,18 @@ func newAuthority() (*authority, error) {
 	return &authority{cert: cert, key: key, pem: encodePEM("CERTIFICATE", der)}, nil
 }
 
-// server issues the API server's serving certificate.
-func (a *authority) server() (keyPair, error) {
-	template := certificate(pkix.Name{CommonName: "kube-apiserver"})
+// issueServerCert issues the API server's serving certificate.
+func (a *authority) issueServerCert() (keyPair, error) {
+	template := certificateTemplate(pkix.Name{CommonName: "kube-apiserver"})
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 	template.DNSNames = []string{"localhost"}
 	return a.issue(template)
 }
 
-// client issues a certificate that authenticates its owner as user, a member of groups.
-func (a *authority) client(user string, groups ...string) (keyPair, error) {
-	template := certificate(pkix.Name{CommonName: user, Organization: groups})
+// issueClientCert issues a certificate that authenticates its owner as user, a member of groups.
+func (a *authority) issueClientCert(user string, groups ...string) (keyPair, error) {
+	template := certificateTemplate(pkix.Name{CommonName: user, Organization: groups})
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	return a.issue(template)
 }
@@ -76,8 +76,8 @@ func (a *authority) issue(template *x509.Certificate) (keyPair, error) {
 	return keyPair{cert: encodePEM("CERTIFICATE", der), key: keyPEM}, err
 }
 
-// certificate returns a template that is valid from an hour ago, in case clocks differ, to a week from now.
-func certificate(subject pkix.Name) *x509.Certificate {
+// certificateTemplate returns a template that is valid from an hour ago, in case clocks differ, to a week from now.
+func certificateTemplate(subject pkix.Name) *x509.Certificate {
 	now := time.Now()
 	return &x509.Certificate{
 		SerialNumber: big.NewInt(now.UnixNano()),

@@ -56,7 +56,7 @@ type Options struct {
 	// Seed, unless nil, fills etcd before the API server starts. This is faster than requests.
 	Seed func(*Seed) error
 	// Still starts only etcd and the API server: no controllers, no scheduler and no kubelets.
-	Still bool
+	OnlyAPIServer bool
 	// ServiceAccounts enables the API server's default admission of pods: a pod needs its service account, and gets a volume with
 	// a token. Without it, pods need not wait for the service accounts of a new namespace.
 	ServiceAccounts bool
@@ -136,22 +136,22 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 }
 
 func (c *Cluster) start(ctx context.Context) error {
-	if err := c.prepare(); err != nil {
+	if err := c.writeConfigFiles(); err != nil {
 		return err
 	}
-	etcd, err := c.run("etcd", etcdArgs())
+	etcd, err := c.startComponent("etcd", etcdArgs())
 	if err != nil {
 		return err
 	}
 	ctx, cancel := whileRunning(ctx, etcd)
 	defer cancel()
-	if err := c.seed(ctx); err != nil {
+	if err := c.fillEtcd(ctx); err != nil {
 		return err
 	}
 	if err := c.startAPIServer(ctx); err != nil {
 		return err
 	}
-	if err := writeKubeconfig(c.Kubeconfig(), c.admin, adminUser); err != nil || c.options.Still {
+	if err := writeKubeconfig(c.Kubeconfig(), c.admin, adminUser); err != nil || c.options.OnlyAPIServer {
 		return err
 	}
 	if err := c.startClients(ctx); err != nil {
@@ -161,12 +161,12 @@ func (c *Cluster) start(ctx context.Context) error {
 	return nil
 }
 
-func (c *Cluster) seed(ctx context.Context) error {
+func (c *Cluster) fillEtcd(ctx context.Context) error {
 	if c.options.Seed == nil {
 		return nil
 	}
 	seed := newSeed(ctx, c.dir)
-	if err := poll(ctx, seed.ready); err != nil {
+	if err := poll(ctx, seed.ping); err != nil {
 		return fmt.Errorf("waiting for etcd: %w", err)
 	}
 	if err := errors.Join(c.options.Seed(seed), seed.close()); err != nil {
@@ -175,15 +175,15 @@ func (c *Cluster) seed(ctx context.Context) error {
 	return nil
 }
 
-// prepare writes the files that do not depend on the API server's port.
-func (c *Cluster) prepare() (err error) {
+// writeConfigFiles writes the files that do not depend on the API server's port.
+func (c *Cluster) writeConfigFiles() (err error) {
 	if c.dir, err = clusterDir(c.options.Dir); err != nil {
 		return err
 	}
 	if c.authority, err = newAuthority(); err != nil {
 		return err
 	}
-	serving, err := c.authority.server()
+	serving, err := c.authority.issueServerCert()
 	if err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func clusterDir(dir string) (string, error) {
 	return dir, nil
 }
 
-func (c *Cluster) run(name string, args []string) (*process, error) {
+func (c *Cluster) startComponent(name string, args []string) (*process, error) {
 	p, err := startProcess(c.dir, c.programs.Path(name), args)
 	if err == nil {
 		c.processes = append(c.processes, p)
@@ -247,13 +247,13 @@ func (c *Cluster) run(name string, args []string) (*process, error) {
 // startAPIServer starts the API server on a free port and waits until it is ready. The API server cannot inherit an open socket,
 // so another process may take the port first. Then startAPIServer tries another port.
 func (c *Cluster) startAPIServer(ctx context.Context) error {
-	admin, err := c.authority.client(adminUser, adminGroup)
+	admin, err := c.authority.issueClientCert(adminUser, adminGroup)
 	if err != nil {
 		return err
 	}
 	for attempt := 1; ; attempt++ {
 		err := c.tryAPIServer(ctx, admin)
-		if err == nil || attempt == portAttempts || !portTaken(err) {
+		if err == nil || attempt == portAttempts || !isPortTaken(err) {
 			return err
 		}
 		c.processes = c.processes[:len(c.processes)-1] // the process has exited
@@ -268,7 +268,7 @@ func (c *Cluster) tryAPIServer(ctx context.Context, admin keyPair) (err error) {
 	if c.client, err = kubernetes.NewForConfig(c.admin); err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	server, err := c.run("kube-apiserver", apiServerArgs(c.port, c.options))
+	server, err := c.startComponent("kube-apiserver", apiServerArgs(c.port, c.options))
 	if err != nil {
 		return err
 	}
@@ -283,8 +283,8 @@ func (c *Cluster) waitReady(ctx context.Context, server *process) error {
 	})
 }
 
-// portTaken reports whether the API server exited because its port was in use.
-func portTaken(err error) bool {
+// isPortTaken reports whether the API server exited because its port was in use.
+func isPortTaken(err error) bool {
 	return strings.Contains(err.Error(), "address already in use")
 }
 
@@ -311,7 +311,7 @@ func (c *Cluster) startClients(ctx context.Context) error {
 		if _, err := c.KubeconfigFor(component.user, adminGroup); err != nil {
 			return err
 		}
-		p, err := c.run(component.name, component.args)
+		p, err := c.startComponent(component.name, component.args)
 		if err != nil {
 			return err
 		}
@@ -346,7 +346,7 @@ func poll(ctx context.Context, ready func(context.Context) error) error {
 func (c *Cluster) Stop() {
 	c.stop.Do(func() {
 		close(c.stopping)
-		kill(c.processes)
+		killAll(c.processes)
 		if c.options.Dir == "" && c.dir != "" {
 			// A remaining file in the temporary folder must not fail a test.
 			_ = os.RemoveAll(c.dir)

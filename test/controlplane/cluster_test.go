@@ -40,11 +40,11 @@ func TestCluster(t *testing.T) {
 		"NodeBoots":                  testNodeBoots,
 		"StoppedKubelet":             testStoppedKubelet,
 		"KubeletStoppedByAnnotation": testKubeletStoppedByAnnotation,
-		"AuditTellsEvictions":        testAuditTellsEvictions,
-		"AuditTellsEachEventOnce":    testAuditTellsEachEventOnce,
+		"AuditListsEvictions":        testAuditListsEvictions,
+		"AuditListsEachEventOnce":    testAuditListsEachEventOnce,
 		"UserWithoutRights":          testUserWithoutRights,
 		"Kubectl":                    testKubectl,
-		"SecondClusterBeside":        testSecondClusterBeside,
+		"SecondClusterIsIndependent": testSecondClusterIsIndependent,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -71,14 +71,14 @@ func testNodeBoots(t *testing.T, s *space) {
 }
 
 func testStoppedKubelet(t *testing.T, s *space) {
-	name := s.node(t, "a")
-	pod := s.pod(t, "stuck", nil)
+	name := s.addNode(t, "a")
+	pod := s.createPod(t, "stuck", nil)
 	s.waitForPod(t, "stuck", "to be Ready", isReady)
 	if err := s.StopKubelet(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
 	s.waitForNode(t, name, corev1.ConditionUnknown)
-	s.delete(t, "stuck", 1)
+	s.deletePod(t, "stuck", 1)
 	s.waitForPod(t, "stuck", "to be unready, deleted, and there still", func(p *corev1.Pod) bool {
 		return !isReady(p) && p.DeletionTimestamp != nil
 	})
@@ -90,7 +90,7 @@ func testStoppedKubelet(t *testing.T, s *space) {
 }
 
 func testKubeletStoppedByAnnotation(t *testing.T, s *space) {
-	name := s.node(t, "a")
+	name := s.addNode(t, "a")
 	s.patchNode(t, name, `{"metadata":{"annotations":{"`+AnnotationKubelet+`":"stopped"}}}`)
 	s.waitForNode(t, name, corev1.ConditionUnknown)
 }
@@ -120,7 +120,7 @@ func testUserWithoutRights(t *testing.T, s *space) {
 }
 
 func testKubectl(t *testing.T, s *space) {
-	name := s.node(t, "a")
+	name := s.addNode(t, "a")
 	cmd := exec.CommandContext(t.Context(), s.Kubectl(), "--kubeconfig", s.Kubeconfig(), "get", "node", name, "--no-headers")
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "Ready") || !strings.Contains(string(out), s.programs.Version) {
@@ -129,8 +129,8 @@ func testKubectl(t *testing.T, s *space) {
 }
 
 // The second cluster also finds that its first port is taken.
-func testSecondClusterBeside(t *testing.T, s *space) {
-	name := s.node(t, "a")
+func testSecondClusterIsIndependent(t *testing.T, s *space) {
+	name := s.addNode(t, "a")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -80,17 +80,17 @@ func controllerManagerArgs(o Options) []string {
 		"--node-monitor-grace-period=" + o.NodeMonitorGrace.String(),
 		// The ratio is Kubernetes' default: 5 s with a grace period of 50 s.
 		"--node-monitor-period=" + (o.NodeMonitorGrace / 10).String(),
-	}, queryFlags(o)...)
+	}, rateLimitFlags(o)...)
 }
 
 func schedulerArgs(o Options) []string {
 	return append([]string{
 		"--kubeconfig=" + kubeconfigFile(schedulerUser),
 		"--leader-elect=false", "--secure-port=0",
-	}, queryFlags(o)...)
+	}, rateLimitFlags(o)...)
 }
 
-func queryFlags(o Options) []string {
+func rateLimitFlags(o Options) []string {
 	return []string{
 		"--kube-api-qps=" + strconv.Itoa(o.ControllerQPS),
 		"--kube-api-burst=" + strconv.Itoa(o.ControllerBurst),

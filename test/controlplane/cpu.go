@@ -16,7 +16,7 @@ const userTick = time.Second / 100
 func (c *Cluster) CPU() map[string]time.Duration {
 	used := map[string]time.Duration{}
 	for _, p := range c.processes {
-		if !p.running() { // otherwise its PID may belong to another process by now
+		if !p.isRunning() { // otherwise its PID may belong to another process by now
 			continue
 		}
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))

@@ -32,7 +32,7 @@ func TestCPUOfProcesses(t *testing.T) {
 		t.Skip("there is no /proc")
 	}
 	c := &Cluster{}
-	t.Cleanup(func() { kill(c.processes) })
+	t.Cleanup(func() { killAll(c.processes) })
 	for _, line := range [][]string{{"sh", "-c", "while :; do :; done"}, {"sleep", "1000"}, {"true"}} {
 		path, err := exec.LookPath(line[0])
 		if err != nil {

@@ -26,7 +26,7 @@ const (
 	// AnnotationReadyAfter of a pod: how long it is Running before it is Ready; default 250 ms.
 	AnnotationReadyAfter = "test.kubectl-nodeupgrade/ready-after"
 	// AnnotationTerse, "true": the pod's kubelet writes as few changes as possible. The pod is Pending until it is Ready,
-	// ready-after its binding. Its object is deleted when its containers have ended. It is for measurements of everything but the
+	// ping-after its binding. Its object is deleted when its containers have ended. It is for measurements of everything but the
 	// control plane.
 	AnnotationTerse = "test.kubectl-nodeupgrade/terse"
 	// AnnotationGoneAfter of a pod: how long it takes to terminate after its deletion; default 500 ms. The pod's grace period

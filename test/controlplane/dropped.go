@@ -19,8 +19,8 @@ const (
 	droppedAfter = 3 * time.Second
 )
 
-// neglect is a pod that KWOK has not made ready: since when touchDropped waits for it, and how long.
-type neglect struct {
+// droppedPod is a pod that KWOK has not made ready: since when touchDropped waits for it, and how long.
+type droppedPod struct {
 	since    time.Time
 	patience time.Duration
 }
@@ -32,7 +32,7 @@ type neglect struct {
 // bound so early. After any change of the pod, KWOK processes it again. On a busy machine KWOK may drop the pod once more. Pods
 // of a node whose kubelet is stopped do not start.
 func (c *Cluster) restartDropped() {
-	seen := map[types.UID]neglect{}
+	seen := map[types.UID]droppedPod{}
 	wait.Until(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), droppedCheck)
 		defer cancel()
@@ -41,7 +41,7 @@ func (c *Cluster) restartDropped() {
 }
 
 // touchDropped annotates the pods whose time is over. seen contains the pods of earlier searches.
-func (c *Cluster) touchDropped(ctx context.Context, seen map[types.UID]neglect) {
+func (c *Cluster) touchDropped(ctx context.Context, seen map[types.UID]droppedPod) {
 	pods, err := c.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{LabelSelector: appsv1.ControllerRevisionHashLabelKey, ResourceVersion: "0"})
 	if err != nil {
 		return // the API server may be down during a test
@@ -50,26 +50,26 @@ func (c *Cluster) touchDropped(ctx context.Context, seen map[types.UID]neglect) 
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		owner := metav1.GetControllerOfNoCopy(pod)
-		if owner == nil || owner.Kind != "DaemonSet" || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || condition(pod, corev1.PodReady) == corev1.ConditionTrue || pod.Annotations[AnnotationTerse] != "" {
+		if owner == nil || owner.Kind != "DaemonSet" || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || podCondition(pod, corev1.PodReady) == corev1.ConditionTrue || pod.Annotations[AnnotationTerse] != "" {
 			continue
 		}
 		found, known := seen[pod.UID]
 		if !known {
 			readyAfter, _ := time.ParseDuration(pod.Annotations[AnnotationReadyAfter]) // 0 if it has none
-			seen[pod.UID] = neglect{since: now, patience: droppedAfter + readyAfter}
+			seen[pod.UID] = droppedPod{since: now, patience: droppedAfter + readyAfter}
 		}
 		if !known || now.Sub(found.since) < found.patience {
 			continue
 		}
 		touch := []byte(`{"metadata":{"annotations":{"test.kubectl-nodeupgrade/touched":"` + now.Format(time.RFC3339) + `"}}}`)
 		if _, err := c.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, touch, metav1.PatchOptions{}); err == nil {
-			seen[pod.UID] = neglect{since: now, patience: 2 * found.patience} // otherwise the next search tries again
+			seen[pod.UID] = droppedPod{since: now, patience: 2 * found.patience} // otherwise the next search tries again
 		}
 	}
 }
 
-// condition returns the status of a condition of the pod, "" if it has none.
-func condition(pod *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStatus {
+// podCondition returns the status of a condition of the pod, "" if it has none.
+func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStatus {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == kind {
 			return c.Status

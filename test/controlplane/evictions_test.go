@@ -17,15 +17,15 @@ import (
 )
 
 func testEvictedPodIsReplaced(t *testing.T, s *space) {
-	s.node(t, "a")
+	s.addNode(t, "a")
 	const goneAfter = 3 * time.Second
-	before := s.deployment(t, 2, map[string]string{AnnotationGoneAfter: goneAfter.String()})
-	start, evicted := time.Now(), first(before)
+	before := s.createDeployment(t, 2, map[string]string{AnnotationGoneAfter: goneAfter.String()})
+	start, evicted := time.Now(), firstByName(before)
 	if err := evict(t.Context(), s.Client(), evicted, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	going := s.waitForPod(t, evicted.Name, "to terminate", func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
-	if got := condition(going, corev1.DisruptionTarget); got != corev1.ConditionTrue {
+	if got := podCondition(going, corev1.DisruptionTarget); got != corev1.ConditionTrue {
 		t.Errorf("condition DisruptionTarget is %q, want True", got)
 	}
 	s.waitForDeletion(t, evicted)
@@ -37,8 +37,8 @@ func testEvictedPodIsReplaced(t *testing.T, s *space) {
 	})
 }
 
-// budget creates a PodDisruptionBudget for the space's pods and waits until it allows so many disruptions.
-func (s *space) budget(t *testing.T, minAvailable int, allowed int32) {
+// createBudget creates a PodDisruptionBudget for the space's pods and waits until it allows so many disruptions.
+func (s *space) createBudget(t *testing.T, minAvailable int, allowed int32) {
 	t.Helper()
 	value := intstr.FromInt(minAvailable)
 	budgets := s.Client().PolicyV1().PodDisruptionBudgets(s.name)
@@ -70,18 +70,18 @@ func (s *space) deleteBudget(t *testing.T) {
 }
 
 func testEvictionAgainstBudget(t *testing.T, s *space) {
-	s.node(t, "a")
-	pods := s.deployment(t, 2, nil)
-	s.budget(t, 2, 0)
-	err := evict(t.Context(), s.Client(), first(pods), metav1.DeleteOptions{})
+	s.addNode(t, "a")
+	pods := s.createDeployment(t, 2, nil)
+	s.createBudget(t, 2, 0)
+	err := evict(t.Context(), s.Client(), firstByName(pods), metav1.DeleteOptions{})
 	if !apierrors.IsTooManyRequests(err) || !apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
 		t.Errorf("got error %v, want 429 with the cause DisruptionBudget", err)
 	}
 }
 
 func testEvictionOfAnotherUID(t *testing.T, s *space) {
-	s.node(t, "a")
-	pod := first(s.deployment(t, 1, nil))
+	s.addNode(t, "a")
+	pod := firstByName(s.createDeployment(t, 1, nil))
 	other := types.UID("00000000-0000-0000-0000-000000000000")
 	err := evict(t.Context(), s.Client(), pod, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &other}})
 	if !apierrors.IsConflict(err) {
@@ -89,10 +89,10 @@ func testEvictionOfAnotherUID(t *testing.T, s *space) {
 	}
 }
 
-func testAuditTellsEvictions(t *testing.T, s *space) {
-	s.node(t, "a")
-	pod := first(s.deployment(t, 1, nil))
-	s.budget(t, 1, 0)
+func testAuditListsEvictions(t *testing.T, s *space) {
+	s.addNode(t, "a")
+	pod := firstByName(s.createDeployment(t, 1, nil))
+	s.createBudget(t, 1, 0)
 	const agent = "evictor/1"
 	config := s.RESTConfig()
 	config.UserAgent = agent
@@ -111,8 +111,8 @@ func testAuditTellsEvictions(t *testing.T, s *space) {
 	}
 	var got []string
 	for _, e := range s.auditEvents(t) {
-		if e.UserAgent == agent && e.Eviction() && e.ObjectRef.Name == pod.Name {
-			got = append(got, fmt.Sprintf("%d dry run %t", e.ResponseStatus.Code, e.DryRun()))
+		if e.UserAgent == agent && e.IsEviction() && e.ObjectRef.Name == pod.Name {
+			got = append(got, fmt.Sprintf("%d dry run %t", e.ResponseStatus.Code, e.IsDryRun()))
 		}
 	}
 	want := []string{"429 dry run false", "201 dry run true", "201 dry run false"}

@@ -21,7 +21,7 @@ const (
 // rights of all authenticated users. Bind roles to the user or its groups for more rights. A second call for the same name
 // overwrites the first file.
 func (c *Cluster) KubeconfigFor(user string, groups ...string) (path string, err error) {
-	pair, err := c.authority.client(user, groups...)
+	pair, err := c.authority.issueClientCert(user, groups...)
 	if err != nil {
 		return "", err
 	}

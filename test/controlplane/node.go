@@ -40,7 +40,7 @@ type NodeSpec struct {
 // AddNode registers a node and returns at once. [Cluster.WaitForNode] waits until it is Ready. It returns an error if a quantity
 // is malformed or the API server refuses the node.
 func (c *Cluster) AddNode(ctx context.Context, spec NodeSpec) error {
-	node, err := spec.node(int(c.nodes.Add(1)), time.Now())
+	node, err := spec.toNode(int(c.nodes.Add(1)), time.Now())
 	if err != nil {
 		return fmt.Errorf("adding node %q: %w", spec.Name, err)
 	}
@@ -50,9 +50,9 @@ func (c *Cluster) AddNode(ctx context.Context, spec NodeSpec) error {
 	return nil
 }
 
-// node returns the object for the spec. The number, from 1 on, determines its address: 10.0.x.y.
-func (s NodeSpec) node(number int, now time.Time) (*corev1.Node, error) {
-	capacity, err := s.capacity()
+// toNode returns the object for the spec. The number, from 1 on, determines its address: 10.0.x.y.
+func (s NodeSpec) toNode(number int, now time.Time) (*corev1.Node, error) {
+	capacity, err := s.parseCapacity()
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (s NodeSpec) node(number int, now time.Time) (*corev1.Node, error) {
 	}, nil
 }
 
-func (s NodeSpec) capacity() (corev1.ResourceList, error) {
+func (s NodeSpec) parseCapacity() (corev1.ResourceList, error) {
 	list := corev1.ResourceList{}
 	for name, text := range map[corev1.ResourceName]string{
 		corev1.ResourceCPU:    orDefault(s.CPU, "4"),

@@ -44,7 +44,7 @@ func TestNodeFromSpec(t *testing.T) {
 		"few pods": {spec: NodeSpec{Name: "n", Pods: "3"}, pods: "3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			node, err := test.spec.node(259, now)
+			node, err := test.spec.toNode(259, now)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +68,7 @@ func TestNodeFromSpec(t *testing.T) {
 }
 
 func TestNodeWithMalformedQuantity(t *testing.T) {
-	if _, err := (NodeSpec{Name: "n", Memory: "much"}).node(1, time.Time{}); err == nil {
+	if _, err := (NodeSpec{Name: "n", Memory: "much"}).toNode(1, time.Time{}); err == nil {
 		t.Error("a node with much memory was accepted")
 	}
 }

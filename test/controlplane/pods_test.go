@@ -15,9 +15,9 @@ import (
 )
 
 func testPodIsReadyAfterItsTime(t *testing.T, s *space) {
-	s.node(t, "a")
+	s.addNode(t, "a")
 	start := time.Now()
-	s.deployment(t, 2, map[string]string{AnnotationReadyAfter: "1500ms"})
+	s.createDeployment(t, 2, map[string]string{AnnotationReadyAfter: "1500ms"})
 	if took := time.Since(start); took < 1500*time.Millisecond {
 		t.Errorf("ready %s after the Deployment's creation, want 1.5 s or more", took)
 	}
@@ -25,15 +25,15 @@ func testPodIsReadyAfterItsTime(t *testing.T, s *space) {
 
 // testPodOfTerseKubelet has a pod whose kubelet changes its status only once, and then deletes it.
 func testPodOfTerseKubelet(t *testing.T, s *space) {
-	s.node(t, "a")
+	s.addNode(t, "a")
 	start := time.Now()
 	terse := map[string]string{AnnotationReadyAfter: "1500ms", AnnotationGoneAfter: "1s", AnnotationTerse: "true"}
-	for _, pod := range s.deployment(t, 1, terse) {
+	for _, pod := range s.createDeployment(t, 1, terse) {
 		if took := time.Since(start); took < 1500*time.Millisecond {
 			t.Errorf("ready %s after the Deployment's creation, want 1.5 s or more", took)
 		}
 		start = time.Now()
-		s.delete(t, pod.Name, 30)
+		s.deletePod(t, pod.Name, 30)
 		s.waitForDeletion(t, pod)
 		if took := time.Since(start); took < time.Second {
 			t.Errorf("gone %s after its deletion, want 1 s or more", took)
@@ -48,8 +48,8 @@ func testPodOfTerseKubelet(t *testing.T, s *space) {
 }
 
 func testPodLooksAsAKubeletMakesIt(t *testing.T, s *space) {
-	node := s.node(t, "a")
-	s.pod(t, "full", nil, func(p *corev1.Pod) {
+	node := s.addNode(t, "a")
+	s.createPod(t, "full", nil, func(p *corev1.Pod) {
 		always := corev1.ContainerRestartPolicyAlways
 		p.Spec.InitContainers = []corev1.Container{
 			{Name: "init", Image: "example.com/init:1"},
@@ -106,21 +106,21 @@ func containerWords(c corev1.ContainerStatus) string {
 
 // The pod must still not be Ready when another pod, which started at the same time, is Ready.
 func testPodNeverReady(t *testing.T, s *space) {
-	s.node(t, "a")
-	s.pod(t, "never", map[string]string{AnnotationNeverReady: "true"})
+	s.addNode(t, "a")
+	s.createPod(t, "never", map[string]string{AnnotationNeverReady: "true"})
 	s.waitForPod(t, "never", "to run", isRunning)
-	s.pod(t, "other", map[string]string{AnnotationReadyAfter: "1s"})
+	s.createPod(t, "other", map[string]string{AnnotationReadyAfter: "1s"})
 	pods := s.waitForPods(t, "the other pod to be Ready", func(pods map[string]*corev1.Pod) bool {
 		return pods["other"] != nil && isReady(pods["other"])
 	})
 	if never := pods["never"]; !isRunning(never) || isReady(never) || never.Status.ContainerStatuses[0].Ready {
-		t.Errorf("the pod is %s", describe(pods))
+		t.Errorf("the pod is %s", describePods(pods))
 	}
 }
 
 func testPodInCrashLoop(t *testing.T, s *space) {
-	s.node(t, "a")
-	s.pod(t, "crash", map[string]string{AnnotationCrashLoop: "true"})
+	s.addNode(t, "a")
+	s.createPod(t, "crash", map[string]string{AnnotationCrashLoop: "true"})
 	pod := s.waitForPod(t, "crash", "to run", isRunning)
 	container := pod.Status.ContainerStatuses[0]
 	if got, want := containerWords(container), "not ready, waiting: CrashLoopBackOff"; got != want || container.RestartCount == 0 {
@@ -134,8 +134,8 @@ func testPodInCrashLoop(t *testing.T, s *space) {
 // The pod's nodes differ only in their names.
 func testPodCrashesOnSomeNodes(t *testing.T, s *space) {
 	for _, prefix := range []string{"bad", "good"} {
-		node := s.node(t, prefix)
-		s.pod(t, prefix, map[string]string{AnnotationCrashOn: s.name + "-bad"}, func(p *corev1.Pod) { p.Spec.NodeName = node })
+		node := s.addNode(t, prefix)
+		s.createPod(t, prefix, map[string]string{AnnotationCrashOn: s.name + "-bad"}, func(p *corev1.Pod) { p.Spec.NodeName = node })
 	}
 	s.waitForPod(t, "good", "to be Ready", isReady)
 	pod := s.waitForPod(t, "bad", "to run", isRunning)
@@ -145,13 +145,13 @@ func testPodCrashesOnSomeNodes(t *testing.T, s *space) {
 }
 
 func testPodWithReadinessGate(t *testing.T, s *space) {
-	s.node(t, "a")
+	s.addNode(t, "a")
 	const gate = "example.com/registered"
-	s.pod(t, "gated", nil, func(p *corev1.Pod) {
+	s.createPod(t, "gated", nil, func(p *corev1.Pod) {
 		p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: gate}}
 	})
 	pod := s.waitForPod(t, "gated", "to have ready containers", func(p *corev1.Pod) bool {
-		return condition(p, corev1.ContainersReady) == corev1.ConditionTrue
+		return podCondition(p, corev1.ContainersReady) == corev1.ConditionTrue
 	})
 	if isReady(pod) {
 		t.Error("the pod is Ready before its gate is open")
@@ -161,8 +161,8 @@ func testPodWithReadinessGate(t *testing.T, s *space) {
 }
 
 func testPodCompletes(t *testing.T, s *space) {
-	s.node(t, "a")
-	template := s.template(map[string]string{AnnotationCompletesAfter: "500ms"})
+	s.addNode(t, "a")
+	template := s.podTemplate(map[string]string{AnnotationCompletesAfter: "500ms"})
 	template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	jobs := s.Client().BatchV1().Jobs(s.name)
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "job"}, Spec: batchv1.JobSpec{Template: template}}
@@ -170,7 +170,7 @@ func testPodCompletes(t *testing.T, s *space) {
 		t.Fatal(err)
 	}
 	s.waitForPods(t, "a completed pod", func(pods map[string]*corev1.Pod) bool {
-		return len(pods) == 1 && first(pods).Status.Phase == corev1.PodSucceeded
+		return len(pods) == 1 && firstByName(pods).Status.Phase == corev1.PodSucceeded
 	})
 	s.eventually(t, "the Job to be complete", func(ctx context.Context) error {
 		job, err := jobs.Get(ctx, "job", metav1.GetOptions{})
@@ -183,29 +183,29 @@ func testPodCompletes(t *testing.T, s *space) {
 
 // The other pod is deleted later. When it is gone, the first pod has had enough time to end.
 func testPodNeverGone(t *testing.T, s *space) {
-	s.node(t, "a")
-	never := s.pod(t, "never", map[string]string{AnnotationNeverGone: "true"})
-	other := s.pod(t, "other", nil)
+	s.addNode(t, "a")
+	never := s.createPod(t, "never", map[string]string{AnnotationNeverGone: "true"})
+	other := s.createPod(t, "other", nil)
 	s.waitForPods(t, "both pods to run", func(pods map[string]*corev1.Pod) bool {
 		return len(pods) == 2 && isRunning(pods["never"]) && isRunning(pods["other"])
 	})
-	s.delete(t, "never", 1)
-	s.delete(t, "other", 1)
+	s.deletePod(t, "never", 1)
+	s.deletePod(t, "other", 1)
 	pods := s.waitForDeletion(t, other)
 	if pods["never"] == nil || pods["never"].DeletionTimestamp == nil || !isRunning(pods["never"]) {
-		t.Errorf("pods are %s: want it Running and deleted", describe(pods))
+		t.Errorf("pods are %s: want it Running and deleted", describePods(pods))
 	}
-	s.delete(t, "never", 0)
+	s.deletePod(t, "never", 0)
 	s.waitForDeletion(t, never)
 }
 
 // A change of the terminating pod does not delay its end.
 func testPodGoneAtItsMoment(t *testing.T, s *space) {
-	s.node(t, "a")
+	s.addNode(t, "a")
 	moment := time.Now().Add(3 * time.Second)
-	pod := s.pod(t, "late", map[string]string{AnnotationGoneAfter: moment.Format(time.RFC3339Nano)})
+	pod := s.createPod(t, "late", map[string]string{AnnotationGoneAfter: moment.Format(time.RFC3339Nano)})
 	s.waitForPod(t, "late", "to be Ready", isReady)
-	s.delete(t, "late", 30)
+	s.deletePod(t, "late", 30)
 	s.patchPod(t, "late", `{"metadata":{"labels":{"example.com/late":"true"}}}`)
 	s.waitForDeletion(t, pod)
 	if now := time.Now(); now.Before(moment) {
@@ -214,10 +214,10 @@ func testPodGoneAtItsMoment(t *testing.T, s *space) {
 }
 
 func testPodWithFinalizer(t *testing.T, s *space) {
-	s.node(t, "a")
-	pod := s.pod(t, "held", nil, func(p *corev1.Pod) { p.Finalizers = []string{"example.com/hold"} })
+	s.addNode(t, "a")
+	pod := s.createPod(t, "held", nil, func(p *corev1.Pod) { p.Finalizers = []string{"example.com/hold"} })
 	s.waitForPod(t, "held", "to be Ready", isReady)
-	s.delete(t, "held", 30)
+	s.deletePod(t, "held", 30)
 	s.waitForPod(t, "held", "to have ended, and to be there still", func(p *corev1.Pod) bool {
 		return p.Status.Phase == corev1.PodFailed && p.Status.ContainerStatuses[0].State.Terminated != nil &&
 			*p.DeletionGracePeriodSeconds == 0
@@ -228,8 +228,8 @@ func testPodWithFinalizer(t *testing.T, s *space) {
 
 // The pod has its predecessor's name. Changes for the old pod must not affect the new one.
 func testStatefulSetPodComesBack(t *testing.T, s *space) {
-	s.node(t, "a")
-	template := s.template(map[string]string{AnnotationGoneAfter: "100ms"})
+	s.addNode(t, "a")
+	template := s.podTemplate(map[string]string{AnnotationGoneAfter: "100ms"})
 	_, err := s.Client().AppsV1().StatefulSets(s.name).Create(t.Context(), &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "db"},
 		Spec: appsv1.StatefulSetSpec{

@@ -58,10 +58,10 @@ func startProcess(dir, path string, args []string) (*process, error) {
 	return p, nil
 }
 
-// kill kills the processes and their children, and waits until they have exited.
-func kill(processes []*process) {
+// killAll kills the processes and their children, and waits until they have exited.
+func killAll(processes []*process) {
 	for _, p := range processes {
-		if p.running() { // otherwise its PID may belong to another process by now
+		if p.isRunning() { // otherwise its PID may belong to another process by now
 			// This fails only if the group has just exited.
 			_ = syscall.Kill(-p.pid, syscall.SIGKILL)
 		}
@@ -71,7 +71,7 @@ func kill(processes []*process) {
 	}
 }
 
-func (p *process) running() bool {
+func (p *process) isRunning() bool {
 	select {
 	case <-p.done:
 		return false
@@ -80,9 +80,9 @@ func (p *process) running() bool {
 	}
 }
 
-// ended returns an error for a process that exited too early: how it exited, and the end of its log.
-func (p *process) ended() error {
-	return fmt.Errorf("running %s: it ended, %s; the end of %s:\n%s", p.name, p.end, p.log, tail(p.log, 20))
+// exitError returns an error for a process that exited too early: how it exited, and the end of its log.
+func (p *process) exitError() error {
+	return fmt.Errorf("running %s: it ended, %s; the end of %s:\n%s", p.name, p.end, p.log, readTail(p.log, 20))
 }
 
 // whileRunning returns a context that ends as soon as one of the processes exits. Its cause is the error of that process.
@@ -92,7 +92,7 @@ func whileRunning(ctx context.Context, processes ...*process) (context.Context, 
 		go func() {
 			select {
 			case <-p.done:
-				cancel(p.ended())
+				cancel(p.exitError())
 			case <-ctx.Done():
 			}
 		}()
@@ -100,8 +100,8 @@ func whileRunning(ctx context.Context, processes ...*process) (context.Context, 
 	return ctx, func() { cancel(nil) }
 }
 
-// tail returns the last lines of a file, or the error of reading it.
-func tail(path string, lines int) string {
+// readTail returns the last lines of a file, or the error of reading it.
+func readTail(path string, lines int) string {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()

@@ -15,13 +15,13 @@ const parentDir = "CONTROLPLANE_TEST_PARENT_DIR"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(parentDir); dir != "" {
-		os.Exit(beParent(dir))
+		os.Exit(runAsParent(dir))
 	}
 	os.Exit(m.Run())
 }
 
-// beParent starts a process, prints its PID and waits for it. It is killed before the process exits.
-func beParent(dir string) (exitCode int) {
+// runAsParent starts a process, prints its PID and waits for it. It is killed before the process exits.
+func runAsParent(dir string) (exitCode int) {
 	p, err := startProcess(dir, "/bin/sleep", []string{"1000"})
 	if err != nil {
 		fmt.Println(err)
@@ -47,7 +47,7 @@ func TestProcessDiesWithItsParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	child := strings.TrimSpace(line)
-	if !running(child) {
+	if !isProcessRunning(child) {
 		t.Fatalf("child %q is not running", child)
 	}
 	if err := parent.Process.Kill(); err != nil {
@@ -55,7 +55,7 @@ func TestProcessDiesWithItsParent(t *testing.T) {
 	}
 	_ = parent.Wait() // the error is about the kill
 	deadline := time.After(30 * time.Second)
-	for running(child) {
+	for isProcessRunning(child) {
 		select {
 		case <-deadline:
 			t.Fatal("the child outlived its parent by 30 s")
@@ -64,8 +64,8 @@ func TestProcessDiesWithItsParent(t *testing.T) {
 	}
 }
 
-// running reports whether a process exists and is not a zombie.
-func running(pid string) bool {
+// isProcessRunning reports whether a process exists and is not a zombie.
+func isProcessRunning(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
 		return false

@@ -47,7 +47,7 @@ func TestErrorOfAnExitedProcess(t *testing.T) {
 			t.Errorf("error %q does not say %q", got, want)
 		}
 	}
-	kill([]*process{p}) // it has already exited, so kill must return
+	killAll([]*process{p}) // it has already exited, so kill must return
 }
 
 func TestMissingProgram(t *testing.T) {

@@ -52,8 +52,8 @@ func newSeed(ctx context.Context, dir string) *Seed {
 	return s
 }
 
-// ready reads a key that does not exist.
-func (s *Seed) ready(context.Context) error {
+// ping reads a key that does not exist.
+func (s *Seed) ping(context.Context) error {
 	const rangeKey = 1
 	return s.call("/etcdserverpb.KV/Range", appendField(nil, rangeKey, []byte("ready")))
 }

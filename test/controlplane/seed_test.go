@@ -11,7 +11,7 @@ import (
 // TestSeed seeds more objects than fit in one transaction, and reads them through the API server.
 func TestSeed(t *testing.T) {
 	const pods = 2*seedPuts + 1
-	c := ForTest(t, Options{Still: true, Seed: func(s *Seed) error {
+	c := ForTest(t, Options{OnlyAPIServer: true, Seed: func(s *Seed) error {
 		for i := range pods {
 			pod := &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("web-%03d", i), UID: "u"}, Spec: corev1.PodSpec{NodeName: "a"},
@@ -42,7 +42,7 @@ func TestStartFailsWithAWrongSeed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipping: -short starts no control plane")
 	}
-	_, err := Start(t.Context(), Options{Still: true, Seed: func(s *Seed) error {
+	_, err := Start(t.Context(), Options{OnlyAPIServer: true, Seed: func(s *Seed) error {
 		return s.Put("pods", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: string(make([]byte, 2<<20))}})
 	}})
 	if err == nil {

@@ -41,8 +41,8 @@ func newSpace(t *testing.T, c *Cluster) *space {
 	return &space{Cluster: c, name: name}
 }
 
-// node adds a node of the space and waits until it is Ready.
-func (s *space) node(t *testing.T, suffix string) string {
+// addNode adds a node of the space and waits until it is Ready.
+func (s *space) addNode(t *testing.T, suffix string) string {
 	t.Helper()
 	name := s.name + "-" + suffix
 	spec := NodeSpec{Name: name, Labels: map[string]string{"space": s.name}}
@@ -64,7 +64,7 @@ func (s *space) waitForNode(t *testing.T, name string, ready corev1.ConditionSta
 	return node
 }
 
-func (s *space) template(annotations map[string]string) corev1.PodTemplateSpec {
+func (s *space) podTemplate(annotations map[string]string) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}, Annotations: annotations},
 		Spec: corev1.PodSpec{
@@ -74,10 +74,10 @@ func (s *space) template(annotations map[string]string) corev1.PodTemplateSpec {
 	}
 }
 
-// pod creates a pod without a controller.
-func (s *space) pod(t *testing.T, name string, annotations map[string]string, edit ...func(*corev1.Pod)) *corev1.Pod {
+// createPod creates a pod without a controller.
+func (s *space) createPod(t *testing.T, name string, annotations map[string]string, edit ...func(*corev1.Pod)) *corev1.Pod {
 	t.Helper()
-	template := s.template(annotations)
+	template := s.podTemplate(annotations)
 	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 	pod.Name = name
 	for _, f := range edit {
@@ -90,15 +90,15 @@ func (s *space) pod(t *testing.T, name string, annotations map[string]string, ed
 	return pod
 }
 
-// deployment creates a Deployment and waits until its pods are Ready.
-func (s *space) deployment(t *testing.T, replicas int32, annotations map[string]string) map[string]*corev1.Pod {
+// createDeployment creates a Deployment and waits until its pods are Ready.
+func (s *space) createDeployment(t *testing.T, replicas int32, annotations map[string]string) map[string]*corev1.Pod {
 	t.Helper()
 	_, err := s.Client().AppsV1().Deployments(s.name).Create(t.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas,
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
-			Template: s.template(annotations),
+			Template: s.podTemplate(annotations),
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *space) waitForPods(t *testing.T, what string, done func(map[string]*cor
 		return done(pods), nil
 	})
 	if err != nil {
-		t.Fatalf("waiting for %s: %v; last seen: %s", what, err, describe(pods))
+		t.Fatalf("waiting for %s: %v; last seen: %s", what, err, describePods(pods))
 	}
 	return pods
 }
@@ -219,7 +219,7 @@ func (s *space) patchNode(t *testing.T, name, patch string) {
 	}
 }
 
-func (s *space) delete(t *testing.T, name string, graceSeconds int64) {
+func (s *space) deletePod(t *testing.T, name string, graceSeconds int64) {
 	t.Helper()
 	err := s.Client().CoreV1().Pods(s.name).Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &graceSeconds})
 	if err != nil {
@@ -227,7 +227,7 @@ func (s *space) delete(t *testing.T, name string, graceSeconds int64) {
 	}
 }
 
-func isReady(pod *corev1.Pod) bool { return condition(pod, corev1.PodReady) == corev1.ConditionTrue }
+func isReady(pod *corev1.Pod) bool { return podCondition(pod, corev1.PodReady) == corev1.ConditionTrue }
 
 func isRunning(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning }
 
@@ -237,15 +237,15 @@ func readyPods(pods map[string]*corev1.Pod) map[string]*corev1.Pod {
 	return ready
 }
 
-func describe(pods map[string]*corev1.Pod) string {
+func describePods(pods map[string]*corev1.Pod) string {
 	var out []string
 	for name, p := range pods {
-		out = append(out, name+": "+string(p.Status.Phase)+", Ready="+string(condition(p, corev1.PodReady)))
+		out = append(out, name+": "+string(p.Status.Phase)+", Ready="+string(podCondition(p, corev1.PodReady)))
 	}
 	return strings.Join(slices.Sorted(slices.Values(out)), "; ")
 }
 
-// first returns the pod whose name comes first.
-func first(pods map[string]*corev1.Pod) *corev1.Pod {
+// firstByName returns the pod whose name comes first.
+func firstByName(pods map[string]*corev1.Pod) *corev1.Pod {
 	return pods[slices.Min(slices.Collect(maps.Keys(pods)))]
 }

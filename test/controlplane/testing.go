@@ -31,6 +31,6 @@ func ForTest(t testing.TB, options Options) *Cluster {
 func (c *Cluster) logTails(t testing.TB) {
 	t.Helper()
 	for _, p := range c.processes {
-		t.Logf("the end of %s:\n%s", p.log, tail(p.log, failedLogLines))
+		t.Logf("the end of %s:\n%s", p.log, readTail(p.log, failedLogLines))
 	}
 }

@@ -54,7 +54,7 @@ func run(ctx context.Context, picture string) error {
 	if err := upgradeAll(ctx, s, picture); err != nil {
 		return err
 	}
-	broken, seen := budgets.Broken()
+	broken, seen := budgets.Stop()
 	return before.compare(ctx, s, broken, seen)
 }
 

@@ -131,7 +131,7 @@ func (s *testCase) explain() {
 		s.t.Log(err)
 	}
 	for _, e := range events {
-		if e.Mutating() && e.ObjectRef.Resource == "pods" && e.ObjectRef.Subresource == "eviction" && e.ObjectRef.Namespace == s.Namespace {
+		if e.IsMutating() && e.ObjectRef.Resource == "pods" && e.ObjectRef.Subresource == "eviction" && e.ObjectRef.Namespace == s.Namespace {
 			s.t.Logf("%s eviction of %s: %d %s %s", e.Received.Format(time.TimeOnly), e.ObjectRef.Name, e.ResponseStatus.Code, e.ResponseStatus.Reason, e.ResponseStatus.Message)
 		}
 	}
@@ -188,7 +188,7 @@ func (s *testCase) ready() {
 	if s.budgets, err = s.WatchBudgets(context.WithoutCancel(s.t.Context())); err != nil {
 		s.t.Fatal(err)
 	}
-	s.t.Cleanup(func() { s.budgets.Broken() })
+	s.t.Cleanup(func() { s.budgets.Stop() })
 }
 
 func (s *testCase) settle() {

@@ -158,7 +158,7 @@ func (s *testCase) checkEvictions() {
 // checkBudgets checks that no budget was broken at any time, unless mayBreak is set.
 func (s *testCase) checkBudgets() {
 	s.t.Helper()
-	broken, seen := s.budgets.Broken()
+	broken, seen := s.budgets.Stop()
 	if len(broken) > 0 && !s.mayBreak || seen == 0 {
 		s.t.Errorf("in %d states of the budgets seen, broken: %v", seen, broken)
 	}

@@ -291,7 +291,7 @@ func probes(t *testing.T, s *fixture.Fixture) []string {
 	}
 	var found []string
 	for _, e := range events {
-		if fixture.Ours(e) && e.Eviction() && e.DryRun() {
+		if fixture.IsOurs(e) && e.IsEviction() && e.IsDryRun() {
 			found = append(found, e.ObjectRef.Name)
 		}
 	}
@@ -303,7 +303,7 @@ func probes(t *testing.T, s *fixture.Fixture) []string {
 func checkCloudRights(t *testing.T, s *fixture.Fixture) {
 	t.Helper()
 	const missing, key = "autoscaling:SuspendProcesses", "AKIDLACKING"
-	who, err := fixture.Published(t.Context(), "aws-read.json", "aws-simulate.json", "aws-operate.json")
+	who, err := fixture.PublishedCaller(t.Context(), "aws-read.json", "aws-simulate.json", "aws-operate.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -108,7 +108,7 @@ func openDenied(t *testing.T, shared *fixture.Fixture, command string) (s *testC
 	t.Helper()
 	n := keys.Add(1)
 	name, key := fmt.Sprintf("denied-%d", n), fmt.Sprintf("AKIADENIED%010d", n)
-	who, err := fixture.Published(t.Context(), "aws-read.json", "aws-operate.json")
+	who, err := fixture.PublishedCaller(t.Context(), "aws-read.json", "aws-operate.json")
 	if err == nil {
 		err = shared.Cloud.SetCaller(key, who)
 	}

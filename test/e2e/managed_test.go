@@ -103,7 +103,7 @@ func openManaged(t *testing.T, shared *fixture.Fixture, group fixture.ManagedGro
 	if s.budgets, err = s.WatchBudgets(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.budgets.Broken() })
+	t.Cleanup(func() { s.budgets.Stop() })
 	return s
 }
 
@@ -341,7 +341,7 @@ func forceManaged(t *testing.T, shared *fixture.Fixture) {
 	c := s.start(toNew, "--on-timeout=force")
 	c.end(0)
 	s.checkReplaced(1)
-	if broken, _ := s.budgets.Broken(); len(broken) == 0 {
+	if broken, _ := s.budgets.Stop(); len(broken) == 0 {
 		t.Error("the budget was never broken")
 	}
 }

@@ -99,9 +99,9 @@ func (s *testCase) happened(e *controlplane.Event) string {
 	}
 	what := ""
 	switch {
-	case e.Eviction():
+	case e.IsEviction():
 		what = "evicted "
-	case e.Verb == "delete" && e.Component():
+	case e.Verb == "delete" && e.IsFromComponent():
 		what = "gone "
 	default:
 		return ""

@@ -90,7 +90,7 @@ func (s *testCase) deleted() []controlplane.Event {
 		s.t.Fatal(err)
 	}
 	return slices.DeleteFunc(events, func(e controlplane.Event) bool {
-		return !fixture.Ours(e) || e.Verb != "delete" || e.ObjectRef.Resource != "pods" || e.ObjectRef.Namespace != s.Namespace
+		return !fixture.IsOurs(e) || e.Verb != "delete" || e.ObjectRef.Resource != "pods" || e.ObjectRef.Namespace != s.Namespace
 	})
 }
 

@@ -46,7 +46,7 @@ type cluster struct {
 	shadow map[string]*corev1.Node
 	// stale is true for a budget whose status the disruption controller must still compute.
 	stale map[string]bool
-	// watch is called for every change.
+	// onChange is called for every change.
 	onChange func(change)
 	// closed contains the new nodes that are closed to pods at first.
 	closed map[string]bool
@@ -69,17 +69,17 @@ type cluster struct {
 	deregisteredAt map[string]time.Time
 	// excludedSince is, for each machine, the time since when its node's label takes it out of load balancers.
 	excludedSince map[string]time.Time
-	// forced contains the pods that an upgrade deleted.
+	// deletedByUpgrade contains the pods that the upgrade deleted.
 	deletedByUpgrade map[types.UID]bool
 	// fellSilent contains the nodes whose kubelet stopped reporting because of another actor.
 	fellSilent map[types.UID]bool
-	// fell contains the UIDs of pods that became unready after they had been ready.
+	// becameUnready contains the UIDs of pods that became unready after they had been ready.
 	becameUnready map[types.UID]bool
 	// brieflyUnready contains the pods that are unready at the moment because of addBriefUnreadiness.
 	brieflyUnready map[types.UID]bool
 	// emptied is, by node, when the last pod ended for which a drain waits.
 	emptied map[string]time.Time
-	// placing is true while a run of the scheduler is scheduled.
+	// binding is true while a run of the scheduler is scheduled.
 	binding bool
 }
 

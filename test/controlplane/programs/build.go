@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// goal is the arguments of one go build.
-type goal struct {
+// buildJob is the arguments of one go build.
+type buildJob struct {
 	dir      string // of the module
 	ldflags  string
 	packages []string
@@ -34,7 +34,7 @@ func buildEnv() []string {
 	}
 }
 
-func (g goal) command(ctx context.Context, args ...string) *exec.Cmd {
+func (g buildJob) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", append(args, g.packages...)...)
 	cmd.Dir = g.dir
 	cmd.Env = append(os.Environ(), buildEnv()...)
@@ -42,8 +42,8 @@ func (g goal) command(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 // build compiles the goals one after another and shows one progress for all.
-func build(ctx context.Context, log io.Writer, goals ...goal) error {
-	work, err := outstanding(ctx, log, goals)
+func build(ctx context.Context, log io.Writer, goals ...buildJob) error {
+	work, err := packagesToCompile(ctx, log, goals)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func build(ctx context.Context, log io.Writer, goals ...goal) error {
 	defer progress.stop()
 	for _, g := range goals {
 		cmd := g.command(ctx, "build", "-v", "-ldflags="+g.ldflags, "-o", g.output+string(filepath.Separator))
-		if err := watch(cmd, progress.compiled); err != nil {
+		if err := runWithProgress(cmd, progress.noteCompiled); err != nil {
 			return err
 		}
 	}
@@ -80,9 +80,9 @@ func Plugin(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	g := goal{dir: root, packages: []string{"./cmd/kubectl-nodeupgrade"}}
+	g := buildJob{dir: root, packages: []string{"./cmd/kubectl-nodeupgrade"}}
 	cmd := g.command(ctx, "build", "-o", output+string(filepath.Separator))
-	if err := watch(cmd, func(string) bool { return false }); err != nil {
+	if err := runWithProgress(cmd, func(string) bool { return false }); err != nil {
 		return "", err
 	}
 	return filepath.Join(output, "kubectl-nodeupgrade"), nil
@@ -91,15 +91,15 @@ func Plugin(ctx context.Context) (string, error) {
 // Output is the repository's folder for programs that are built for tests and demos.
 const Output = "bin/test"
 
-// outstanding downloads the modules of all goals at the same time, and returns the packages that go build will compile,
+// packagesToCompile downloads the modules of all goals at the same time, and returns the packages that go build will compile,
 // with the bytes of their source.
-func outstanding(ctx context.Context, log io.Writer, goals []goal) (map[string]int64, error) {
+func packagesToCompile(ctx context.Context, log io.Writer, goals []buildJob) (map[string]int64, error) {
 	downloads := startProgress(log, "downloading modules", nil)
 	defer downloads.stop()
 	works, errs := make([]map[string]int64, len(goals)), make([]error, len(goals))
 	var lists sync.WaitGroup
 	for i, g := range goals {
-		lists.Go(func() { works[i], errs[i] = g.outstanding(ctx, downloads) })
+		lists.Go(func() { works[i], errs[i] = g.packagesToCompile(ctx, downloads) })
 	}
 	lists.Wait()
 	all := map[string]int64{}
@@ -109,14 +109,14 @@ func outstanding(ctx context.Context, log io.Writer, goals []goal) (map[string]i
 	return all, errors.Join(errs...)
 }
 
-func (g goal) outstanding(ctx context.Context, downloads *progress) (map[string]int64, error) {
+func (g buildJob) packagesToCompile(ctx context.Context, downloads *progress) (map[string]int64, error) {
 	// A package in the build cache is stale as well, because it is not installed; its reason says so.
 	const format = `{{if and .Stale (ne .StaleReason "not installed but available in build cache")}}` +
 		`{{.ImportPath}}{{"\t"}}{{.Dir}}{{"\t"}}{{join .GoFiles "\t"}}{{end}}`
 	var list bytes.Buffer
 	cmd := g.command(ctx, "list", "-deps", "-f", format)
 	cmd.Stdout = &list
-	if err := watch(cmd, downloads.downloaded); err != nil {
+	if err := runWithProgress(cmd, downloads.noteDownloaded); err != nil {
 		return nil, err
 	}
 	work := map[string]int64{}
@@ -135,9 +135,9 @@ func (g goal) outstanding(ctx context.Context, downloads *progress) (map[string]
 	return work, nil
 }
 
-// watch runs the command and passes each line of its stderr to read, which reports whether the line is progress. Other
+// runWithProgress runs the command and passes each line of its stderr to read, which reports whether the line is progress. Other
 // lines become part of the error when the command fails.
-func watch(cmd *exec.Cmd, read func(line string) bool) error {
+func runWithProgress(cmd *exec.Cmd, read func(line string) bool) error {
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return err
@@ -210,8 +210,8 @@ func (p *progress) stop() {
 	}
 }
 
-// compiled counts a package if the line of go build -v names one.
-func (p *progress) compiled(line string) bool {
+// noteCompiled counts a package if the line of go build -v names one.
+func (p *progress) noteCompiled(line string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	size, known := p.work[line]
@@ -223,8 +223,8 @@ func (p *progress) compiled(line string) bool {
 	return true
 }
 
-// downloaded counts a module if the line of the go command names one.
-func (p *progress) downloaded(line string) bool {
+// noteDownloaded counts a module if the line of the go command names one.
+func (p *progress) noteDownloaded(line string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !strings.HasPrefix(line, "go: downloading ") {

@@ -60,7 +60,7 @@ func downloadAll(ctx context.Context, files []pin, parts, dir string, log io.Wri
 	for _, f := range files {
 		pinned[f.Name] = true
 	}
-	for _, name := range names() {
+	for _, name := range programNames() {
 		if !pinned[name] {
 			return fmt.Errorf("downloading %s: pins.json lists no such file for %s/%s", name, runtime.GOOS, runtime.GOARCH)
 		}
@@ -90,9 +90,9 @@ func (f pin) install(ctx context.Context, client *http.Client, parts, dir string
 	if err != nil {
 		return err
 	}
-	err = f.verified(ctx, client, part)
+	err = f.downloadVerified(ctx, client, part)
 	if errors.Is(err, errOtherFile) && left > 0 {
-		err = f.verified(ctx, client, part)
+		err = f.downloadVerified(ctx, client, part)
 	}
 	if err != nil {
 		return err
@@ -109,9 +109,9 @@ func (f pin) install(ctx context.Context, client *http.Client, parts, dir string
 
 var errOtherFile = errors.New("it was deleted and not executed")
 
-// verified downloads the part and compares it with the pin. If they differ, it returns an error that is errOtherFile.
-func (f pin) verified(ctx context.Context, client *http.Client, part string) error {
-	if err := f.complete(ctx, client, part); err != nil {
+// downloadVerified downloads the part and compares it with the pin. If they differ, it returns an error that is errOtherFile.
+func (f pin) downloadVerified(ctx context.Context, client *http.Client, part string) error {
+	if err := f.downloadComplete(ctx, client, part); err != nil {
 		return err
 	}
 	sum, err := fileSum(part)
@@ -121,8 +121,8 @@ func (f pin) verified(ctx context.Context, client *http.Client, part string) err
 	return errors.Join(fmt.Errorf("its SHA-256 is %s, not %s: %w", sum, f.SHA256, errOtherFile), os.Remove(part))
 }
 
-// complete downloads until the part has the size in its pin. After a cut connection it requests the rest.
-func (f pin) complete(ctx context.Context, client *http.Client, part string) error {
+// downloadComplete downloads until the part has the size in its pin. After a cut connection it requests the rest.
+func (f pin) downloadComplete(ctx context.Context, client *http.Client, part string) error {
 	var last error
 	for range attempts {
 		have, err := fileSize(part)
@@ -182,7 +182,7 @@ func (f pin) fetch(ctx context.Context, client *http.Client, part string, offset
 	}
 	stalled := time.AfterFunc(stallTimeout, func() { cancel(fmt.Errorf("no data for %s", stallTimeout)) })
 	defer stalled.Stop()
-	body := &body{from: io.LimitReader(response.Body, f.Size-offset), alive: func() { stalled.Reset(stallTimeout) }}
+	body := &connectionReader{from: io.LimitReader(response.Body, f.Size-offset), alive: func() { stalled.Reset(stallTimeout) }}
 	written, err := io.Copy(file, body)
 	if body.err != nil {
 		return cutError{body.err}
@@ -196,14 +196,14 @@ func (f pin) fetch(ctx context.Context, client *http.Client, part string, offset
 	return errors.Join(err, file.Close())
 }
 
-// body distinguishes errors of the connection from errors of the disk, and reports when data arrives.
-type body struct {
+// connectionReader distinguishes errors of the connection from errors of the disk, and reports when data arrives.
+type connectionReader struct {
 	from  io.Reader
 	alive func()
 	err   error
 }
 
-func (b *body) Read(p []byte) (int, error) {
+func (b *connectionReader) Read(p []byte) (int, error) {
 	n, err := b.from.Read(p)
 	b.alive()
 	if err != nil && !errors.Is(err, io.EOF) {

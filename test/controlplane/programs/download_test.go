@@ -70,7 +70,7 @@ func (p *publisher) file(name string) []byte {
 
 func (p *publisher) pins() []pin {
 	var pins []pin
-	for _, name := range names() {
+	for _, name := range programNames() {
 		data := p.file(name)
 		sum := sha256.Sum256(data)
 		f := pin{Name: name, URL: p.URL + "/" + name, Size: int64(len(data)), SHA256: hex.EncodeToString(sum[:])}
@@ -82,8 +82,8 @@ func (p *publisher) pins() []pin {
 	return pins
 }
 
-// cut sends the first half of a file and closes the connection.
-func (p *publisher) cut(w http.ResponseWriter, r *http.Request) {
+// sendHalf sends the first half of a file and closes the connection.
+func (p *publisher) sendHalf(w http.ResponseWriter, r *http.Request) {
 	data := p.file(strings.TrimPrefix(r.URL.Path, "/"))
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	_, _ = w.Write(data[:len(data)/2])
@@ -94,7 +94,7 @@ func (p *publisher) cut(w http.ResponseWriter, r *http.Request) {
 // checkComplete checks that dir has all programs, executable, and that no part is left.
 func checkComplete(t *testing.T, dir, parts string) {
 	t.Helper()
-	for _, name := range names() {
+	for _, name := range programNames() {
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || !bytes.Equal(data, content(name)) {
 			t.Errorf("%s has %d bytes, %v, want those of the publisher", name, len(data), err)
@@ -121,7 +121,7 @@ func TestDownload(t *testing.T) {
 		"the connection is cut once": {answer: func(p *publisher) func(http.ResponseWriter, *http.Request, int) bool {
 			return func(w http.ResponseWriter, r *http.Request, count int) bool {
 				if r.URL.Path == victim && count == 1 {
-					p.cut(w, r)
+					p.sendHalf(w, r)
 				}
 				return false
 			}
@@ -195,7 +195,7 @@ func TestDownloadAsksForTheRestAfterACut(t *testing.T) {
 	p, dir := startPublisher(t), t.TempDir()
 	p.answer = func(w http.ResponseWriter, r *http.Request, count int) bool {
 		if r.URL.Path == "/kubectl" && count == 1 {
-			p.cut(w, r)
+			p.sendHalf(w, r)
 		}
 		return false
 	}
@@ -209,8 +209,8 @@ func TestDownloadAsksForTheRestAfterACut(t *testing.T) {
 	}
 }
 
-// TestInterruptedDownloadGoesOn cancels the first call in the middle of a file, as Ctrl-C does.
-func TestInterruptedDownloadGoesOn(t *testing.T) {
+// TestInterruptedDownloadIsContinued cancels the first call in the middle of a file, as Ctrl-C does.
+func TestInterruptedDownloadIsContinued(t *testing.T) {
 	p, dir := startPublisher(t), t.TempDir()
 	ctx, interrupt := context.WithCancel(t.Context())
 	p.answer = func(w http.ResponseWriter, r *http.Request, count int) bool {
@@ -241,7 +241,7 @@ func TestProcessesThatCallTogetherDownloadOnce(t *testing.T) {
 	var calls sync.WaitGroup
 	for range 2 {
 		calls.Go(func() {
-			err := fill(t.Context(), dir, io.Discard, func(unfinished string) error {
+			err := fillFolder(t.Context(), dir, io.Discard, func(unfinished string) error {
 				return downloadAll(t.Context(), p.pins(), dir+".parts", unfinished, io.Discard)
 			})
 			if err != nil {
@@ -263,10 +263,10 @@ func TestBuildFollowsAFailedDownload(t *testing.T) {
 	p := startPublisher(t)
 	pins := p.pins()
 	p.Close()
-	g := helloGoal(t)
+	g := helloJob(t)
 	var log bytes.Buffer
 	dir := filepath.Join(t.TempDir(), "programs")
-	err := fill(t.Context(), dir, &log, func(unfinished string) error {
+	err := fillFolder(t.Context(), dir, &log, func(unfinished string) error {
 		g.output = unfinished
 		return downloadOrBuild(t.Context(), pins, dir+".parts", &log, g)
 	})
@@ -296,7 +296,7 @@ func TestPinsAreComplete(t *testing.T) {
 					t.Errorf("%s %s: %+v is not a pin", version, platform, f)
 				}
 			}
-			for _, name := range names() {
+			for _, name := range programNames() {
 				if !listed[name] {
 					t.Errorf("%s %s lacks %s", version, platform, name)
 				}

@@ -32,8 +32,8 @@ type Set struct {
 // Path returns the path of a program: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl or kwok.
 func (s Set) Path(name string) string { return filepath.Join(s.Dir, name) }
 
-// packages lists the main packages. Only etcd's path does not end in the program's name.
-func packages() []string {
+// mainPackages lists the main packages. Only etcd's path does not end in the program's name.
+func mainPackages() []string {
 	return []string{
 		etcdPackage,
 		"k8s.io/kubernetes/cmd/kube-apiserver",
@@ -49,10 +49,10 @@ const (
 	etcdBuilt   = "server" // the name that go build gives to etcd
 )
 
-// names lists the files of a complete set.
-func names() []string {
+// programNames lists the files of a complete set.
+func programNames() []string {
 	files := []string{"etcd"}
-	for _, p := range packages() {
+	for _, p := range mainPackages() {
 		if p != etcdPackage {
 			files = append(files, path.Base(p))
 		}
@@ -81,10 +81,10 @@ func GetWith(ctx context.Context, log io.Writer, packages ...string) (Set, error
 	if err != nil {
 		return Set{}, err
 	}
-	return get(ctx, log, goal{dir: root, packages: packages, output: Output})
+	return get(ctx, log, buildJob{dir: root, packages: packages, output: Output})
 }
 
-func get(ctx context.Context, log io.Writer, also ...goal) (Set, error) {
+func get(ctx context.Context, log io.Writer, also ...buildJob) (Set, error) {
 	root, err := Root(ctx)
 	if err != nil {
 		return Set{}, err
@@ -103,12 +103,12 @@ func get(ctx context.Context, log io.Writer, also ...goal) (Set, error) {
 		return Set{}, fmt.Errorf("looking for the cache folder: %w: set HOME or XDG_CACHE_HOME", err)
 	}
 	set := Set{Dir: filepath.Join(cache, "kubectl-nodeupgrade", key), Version: version}
-	err = fill(ctx, set.Dir, log, func(dir string) error {
-		control := goal{dir: module, ldflags: stamp(version), packages: packages(), output: dir}
+	err = fillFolder(ctx, set.Dir, log, func(dir string) error {
+		control := buildJob{dir: module, ldflags: versionFlags(version), packages: mainPackages(), output: dir}
 		if os.Getenv("NODEUPGRADE_DOWNLOAD") == "1" {
 			return downloadOrBuild(ctx, pinnedFiles(version), set.Dir+".parts", log, control)
 		}
-		goals := append([]goal{control}, also...)
+		goals := append([]buildJob{control}, also...)
 		also = nil // they are built with the control plane
 		return build(ctx, log, goals...)
 	})
@@ -119,7 +119,7 @@ func get(ctx context.Context, log io.Writer, also ...goal) (Set, error) {
 }
 
 // downloadOrBuild downloads the files into the goal's output, and builds the goal if that fails.
-func downloadOrBuild(ctx context.Context, files []pin, parts string, log io.Writer, g goal) error {
+func downloadOrBuild(ctx context.Context, files []pin, parts string, log io.Writer, g buildJob) error {
 	err := downloadAll(ctx, files, parts, g.output, log)
 	if err == nil || ctx.Err() != nil {
 		return err
@@ -128,9 +128,9 @@ func downloadOrBuild(ctx context.Context, files []pin, parts string, log io.Writ
 	return build(ctx, log, g)
 }
 
-// fill fills the folder by calling put, unless the folder exists. The folder gets its name after put has returned nil, so an
+// fillFolder fills the folder by calling put, unless the folder exists. The folder gets its name after put has returned nil, so an
 // existing folder is complete. Only one process at a time fills the folder. Other processes wait for it.
-func fill(ctx context.Context, dir string, log io.Writer, put func(dir string) error) error {
+func fillFolder(ctx context.Context, dir string, log io.Writer, put func(dir string) error) error {
 	if isDir(dir) {
 		return nil
 	}
@@ -166,9 +166,9 @@ func fill(ctx context.Context, dir string, log io.Writer, put func(dir string) e
 	return nil
 }
 
-// stamp returns the linker flags that put the version into the programs. Without it, clients cannot parse the
+// versionFlags returns the linker flags that put the version into the programs. Without it, clients cannot parse the
 // version that the server reports.
-func stamp(version string) string {
+func versionFlags(version string) string {
 	const variable = " -X k8s.io/component-base/version."
 	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
 	return "-s -w" + variable + "gitVersion=" + version + variable + "gitMajor=" + parts[0] + variable + "gitMinor=" + parts[1]
@@ -191,7 +191,7 @@ func kubernetesVersion(module string) (string, error) {
 // cacheKey returns a key for a set of programs. It depends on the modules, the flags and the compiler.
 func cacheKey(module string) (string, error) {
 	h := sha256.New()
-	fmt.Fprintln(h, runtime.Version(), runtime.GOOS, runtime.GOARCH, buildEnv(), packages())
+	fmt.Fprintln(h, runtime.Version(), runtime.GOOS, runtime.GOARCH, buildEnv(), mainPackages())
 	for _, name := range []string{"go.mod", "go.sum"} {
 		data, err := os.ReadFile(filepath.Join(module, name))
 		if err != nil {

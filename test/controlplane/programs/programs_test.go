@@ -27,8 +27,8 @@ func writeFiles(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// helloGoal returns the goal of a module with one small program that imports fmt.
-func helloGoal(t *testing.T) goal {
+// helloJob returns the goal of a module with one small program that imports fmt.
+func helloJob(t *testing.T) buildJob {
 	t.Helper()
 	source := t.TempDir()
 	writeFiles(t, source, map[string]string{
@@ -38,18 +38,18 @@ func helloGoal(t *testing.T) goal {
 		// The folder has a new name in each run, so the package is new too: it is not in the build cache.
 		"text/text.go": "package text\n\nconst Hello = " + `"` + source + `"` + "\n",
 	})
-	return goal{dir: source, packages: []string{"example.com/hello"}, output: t.TempDir()}
+	return buildJob{dir: source, packages: []string{"example.com/hello"}, output: t.TempDir()}
 }
 
 func TestProcessesThatCallTogetherBuildOnce(t *testing.T) {
-	g := helloGoal(t)
+	g := helloJob(t)
 	dir := filepath.Join(t.TempDir(), "programs")
 	var mu sync.Mutex
 	built := 0
 	var calls sync.WaitGroup
 	for i := range 4 {
 		calls.Go(func() {
-			err := fill(t.Context(), dir, new(bytes.Buffer), func(unfinished string) error {
+			err := fillFolder(t.Context(), dir, new(bytes.Buffer), func(unfinished string) error {
 				mu.Lock()
 				built++
 				mu.Unlock()
@@ -72,10 +72,10 @@ func TestProcessesThatCallTogetherBuildOnce(t *testing.T) {
 }
 
 func TestFailedBuildIsNotKept(t *testing.T) {
-	g := helloGoal(t)
+	g := helloJob(t)
 	g.packages = []string{"example.com/hello/missing"}
 	dir := filepath.Join(t.TempDir(), "programs")
-	err := fill(t.Context(), dir, new(bytes.Buffer), func(string) error { return build(t.Context(), new(bytes.Buffer), g) })
+	err := fillFolder(t.Context(), dir, new(bytes.Buffer), func(string) error { return build(t.Context(), new(bytes.Buffer), g) })
 	if err == nil || !strings.Contains(err.Error(), "missing") {
 		t.Errorf("got error %v, want the go command's message about the missing package", err)
 	}
@@ -103,7 +103,7 @@ func TestBuildLockWaitsNoLongerThanItsContext(t *testing.T) {
 }
 
 func TestCacheKeyChangesWithTheModule(t *testing.T) {
-	source := helloGoal(t).dir
+	source := helloJob(t).dir
 	key := func() string {
 		t.Helper()
 		key, err := cacheKey(source)
@@ -142,7 +142,7 @@ func TestKubernetesVersion(t *testing.T) {
 
 func TestVersionIsStamped(t *testing.T) {
 	for _, want := range []string{"gitVersion=v1.37.2", "gitMajor=1", "gitMinor=37"} {
-		if flags := stamp("v1.37.2"); !strings.Contains(flags+" ", want+" ") {
+		if flags := versionFlags("v1.37.2"); !strings.Contains(flags+" ", want+" ") {
 			t.Errorf("ldflags %q do not set %s", flags, want)
 		}
 	}
@@ -166,12 +166,12 @@ func TestBuildUsesTheMakefilesFlags(t *testing.T) {
 	}
 }
 
-// TestOutstandingListsPackagesToCompile lists the packages before a build and after it.
-func TestOutstandingListsPackagesToCompile(t *testing.T) {
-	g := helloGoal(t)
+// TestPackagesToCompileAreListed lists the packages before a build and after it.
+func TestPackagesToCompileAreListed(t *testing.T) {
+	g := helloJob(t)
 	left := func() map[string]int64 {
 		t.Helper()
-		work, err := outstanding(t.Context(), new(bytes.Buffer), []goal{g})
+		work, err := packagesToCompile(t.Context(), new(bytes.Buffer), []buildJob{g})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +214,7 @@ func TestProgressText(t *testing.T) {
 			p := startProgress(new(bytes.Buffer), "compiling", test.work)
 			defer p.stop()
 			for _, line := range test.compiled {
-				p.compiled(line)
+				p.noteCompiled(line)
 			}
 			if got := p.text(test.elapsed); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
