@@ -18,7 +18,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// clockShift is how far clocks are set forward: sixty times the duration of a lease.
+// clockShift is how far clocks are set forward or back: sixty times the duration of a lease.
 const clockShift = time.Hour
 
 // settableSource is a file that is added to the standard library's package time, so that its wall clock can be set.
@@ -27,13 +27,14 @@ const clockShift = time.Hour
 var settableSource []byte
 
 const (
-	// readsRuntimeClock is the code by which time.Now reads the clocks. set is the code that replaces it where the clock can be set.
+	// readsRuntimeClock is the code with which time.Now reads the clocks. readsSettableClock replaces it, so that the clock can be
+	// set.
 	readsRuntimeClock  = "\nfunc Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
 	readsSettableClock = "\nfunc Now() Time {\n\tsec, nsec, mono := setNow()\n"
 )
 
-// withSettableClock returns the source of Go's time.go, changed so that time.Now asks settable. It returns an error if the source is
-// not the one that this was written for.
+// withSettableClock returns the source of Go's time.go, changed so that time.Now calls setNow of settable.go. It returns an error if
+// the source does not contain readsRuntimeClock exactly once.
 func withSettableClock(source string) (string, error) {
 	if n := strings.Count(source, readsRuntimeClock); n != 1 {
 		return "", fmt.Errorf("time.go of %s reads the clocks %d times with %q, not once: bring test/crash/clock.go up to date", runtime.Version(), n, readsRuntimeClock)
@@ -41,8 +42,8 @@ func withSettableClock(source string) (string, error) {
 	return strings.Replace(source, readsRuntimeClock, readsSettableClock, 1), nil
 }
 
-// buildSettable builds a command, named by its folder in the repository, with a clock that can be set. It uses an overlay of the
-// standard library, so that neither the command nor the machine's clock is changed.
+// buildSettable builds the command in a folder of the repository, with a clock that can be set. It uses an overlay of the standard
+// library. The command's source and the machine's clock do not change.
 func buildSettable(ctx context.Context, command, path string) error {
 	scratch, err := os.MkdirTemp("", "nodeupgrade-clock-")
 	if err != nil {
@@ -63,7 +64,7 @@ func buildSettable(ctx context.Context, command, path string) error {
 	return nil
 }
 
-// goCommand returns a go command that runs at the top of the repository. It therefore uses the Go version that the module asks for.
+// goCommand returns a go command that runs at the top of the repository, and so uses the Go version of the module.
 func goCommand(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	root, err := programs.Root(ctx)
 	if err != nil {
@@ -123,8 +124,8 @@ type wallClock string
 // wallClock returns the wall clock of the case.
 func (t *testCase) wallClock() wallClock { return wallClock(filepath.Join(t.Dir, t.group()+".clock")) }
 
-// setForward sets the clock so many seconds ahead of the right time. It takes effect at once, also for running and for halted
-// commands. Call it before they start, too: the file must exist then.
+// setForward sets the clock ahead of the right time, or back if by is negative. It takes effect at once, also for running and halted
+// commands. It must also be called before a command starts, because the file must exist then.
 func (w wallClock) setForward(by time.Duration) error {
 	file, err := os.OpenFile(string(w), os.O_WRONLY|os.O_CREATE, 0o600) // never truncated: a command that maps the file would crash
 	if err != nil {

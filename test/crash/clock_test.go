@@ -30,7 +30,7 @@ func TestWithSettableClock(t *testing.T) {
 	}
 }
 
-// TestWallClock sets the clock of a running command forward. Its wall clock is then an hour ahead, and its timers are not.
+// TestWallClock checks that setting the clock of a running command changes its wall clock, and does not change its monotonic clock.
 func TestWallClock(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it compiles the standard library, which -short leaves out")

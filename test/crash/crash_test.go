@@ -12,8 +12,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestSampleOfInterruptedUpgrades tries two points each of a small upgrade, of one that EKS carries out, and of a blue-green one. "make crash" tries every
-// point of larger upgrades.
+// TestSampleOfInterruptedUpgrades interrupts three small upgrades at two points each: a usual one, one by EKS, and a blue-green one.
+// "make crash" tries every point of larger upgrades.
 func TestSampleOfInterruptedUpgrades(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")
@@ -56,8 +56,8 @@ func TestSampleOfInterruptedUpgrades(t *testing.T) {
 	})
 }
 
-// runSample runs the cases of the points in parallel. Each point must be reached, and each case must end as an undisturbed upgrade
-// does.
+// runSample runs the cases of the points in parallel. Each point must be reached, and each case must end in the state of an
+// undisturbed upgrade.
 func (c setup) runSample(t *testing.T, s *fixture.Fixture, points []point) []outcome {
 	t.Helper()
 	outcomes, err := c.runAll(t.Context(), s, points, len(points), t.Output())
@@ -75,9 +75,9 @@ func (c setup) runSample(t *testing.T, s *fixture.Fixture, points []point) []out
 	return outcomes
 }
 
-// samplePoints returns one point for the cloud and one for the pods; the managed upgrade has one for the record. The tool is never killed in
-// the middle of an eviction. The API server may then have charged the budget without deleting the pod, and the disruption controller
-// counts that as a disruption for two minutes.
+// samplePoints returns one point for the cloud and one for the pods. The tool is not killed in the middle of an eviction. The API
+// server might then charge the budget without deleting the pod, and the disruption controller would count that as a disruption for two
+// minutes.
 func samplePoints(t *testing.T, writes []string) []point {
 	t.Helper()
 	var points []point

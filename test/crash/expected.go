@@ -11,7 +11,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// expected returns the state that the upgrade must leave behind. An abort leaves some of it as it was found.
+// expected returns the state that the upgrade must leave behind. After an abort, it takes some values from found, because they may
+// vary.
 func (t *testCase) expected(found state) state {
 	nodes := len(t.before.instances)
 	done := record.Record{Phase: record.PhaseDone, Result: record.Succeeded, Total: nodes, Replaced: nodes}
@@ -30,7 +31,7 @@ func (t *testCase) expected(found state) state {
 	return expected
 }
 
-// removedByTool returns the instances or pods that the tool itself must terminate or evict: none where EKS does it.
+// removedByTool returns the instances or pods that the tool itself must terminate or evict. It returns none if EKS does that.
 func (t *testCase) removedByTool(all map[string]bool) map[string]bool {
 	if t.managed {
 		return nil

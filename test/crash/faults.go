@@ -24,23 +24,25 @@ const (
 type fault string
 
 const (
-	// kill kills the tool once the server has answered.
+	// kill kills the tool after the server has answered.
 	kill fault = "kill"
 	// lose closes the connection instead of passing on the answer.
 	lose fault = "lose"
-	// stop halts the tool once the server has answered. The same command takes the upgrade over when the lease has expired. The first
-	// one continues when the second has ended.
+	// stop halts the tool after the server has answered. A second process of the same command takes the upgrade over after the lease
+	// has expired. The first process continues after the second has ended.
 	stop fault = "stop"
-	// down makes the API server unreachable for a minute once it has answered.
+	// down makes the API server unreachable for a minute after it has answered.
 	down fault = "down"
-	// pair starts the same command twice at the same time. The point's number tells the pairs apart.
+	// pair starts the same command twice at the same time. The point's number distinguishes the pairs.
 	pair fault = "pair"
-	// clock is stop, with the halted tool's wall clock set forward before it continues.
+	// clock does what stop does, and sets the halted tool's wall clock forward before the tool continues.
 	clock fault = "clock"
-	// back is stop, with the halted tool's wall clock set back before it continues. By that clock the lease is valid for another hour.
+	// back does what stop does, and sets the halted tool's wall clock back before the tool continues. By that clock the lease is valid
+	// for another hour.
 	back fault = "back"
-	// ahead starts the same command again, with its wall clock set forward, once the server has answered. The first command gets the
-	// answer when the second has ended. If the write is one of the lease, the next write is taken instead.
+	// ahead starts a second process of the same command after the server has answered. The second process has a wall clock that is
+	// ahead. The first process gets the answer after the second has ended. If the write is a write of the lease, the fault waits for
+	// the next write.
 	ahead fault = "ahead"
 	// pause, rollback, complete and abort kill the tool, and then run a command with the verb. If that command is refused, the same
 	// upgrade command continues.
@@ -66,7 +68,7 @@ func (f fault) haltsCommand() bool { return f == stop || f == clock || f == back
 // setsClock reports whether the clock of one of the commands is set forward or back.
 func (f fault) setsClock() bool { return f == clock || f == back || f == ahead }
 
-// runToEnd carries the upgrade out to its end in spite of the fault. It returns the exit code of the command that ended the upgrade.
+// runToEnd runs the upgrade with the fault until the upgrade has ended. It returns the exit code of the command that ended it.
 func (t *testCase) runToEnd(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
@@ -80,7 +82,7 @@ func (t *testCase) runToEnd(ctx context.Context) (int, error) {
 	}
 }
 
-// runWithFault starts the command and injects the fault. This command or the same one again carries the upgrade to its end.
+// runWithFault starts the command and injects the fault. If the command does not end the upgrade, a second command does.
 func (t *testCase) runWithFault(ctx context.Context) (int, error) {
 	var process *fixture.Process
 	started, halted, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -128,7 +130,7 @@ func (t *testCase) runWithFault(ctx context.Context) (int, error) {
 	return t.Start(ctx, io.Discard, &t.stderr, nil, t.args("--takeover")...).Wait()
 }
 
-// env returns the environment of the command that the fault is injected into.
+// env returns the environment of the command into which the fault is injected.
 func (t *testCase) env(proxy *proxy) ([]string, error) {
 	env := proxy.env()
 	if t.older != "" {
@@ -141,8 +143,8 @@ func (t *testCase) env(proxy *proxy) ([]string, error) {
 	return append(env, onClock...), err
 }
 
-// takeOver runs the same command to the end of the upgrade that the halted one began. The halted one then continues. It must notice
-// that it has lost the upgrade before any of its writes has an effect: the cluster refuses writes that were already under way.
+// takeOver runs the same command until the upgrade has ended. After that, the halted process continues. It must notice that it has
+// lost the lease, and none of its writes may have an effect.
 func (t *testCase) takeOver(ctx context.Context, halted *fixture.Process, proxy *proxy, wait func() (int, error)) (int, error) {
 	var other strings.Builder
 	code, err := t.Start(ctx, io.Discard, &other, nil, t.args()...).Wait()
@@ -177,8 +179,8 @@ func (t *testCase) takeOver(ctx context.Context, halted *fixture.Process, proxy 
 	return code, nil
 }
 
-// startSecond starts the command a second time, with a clock that is ahead, while the first continues. The second must report that the
-// first holds the lease or that nothing is left to do, and must change nothing. By its clock the lease expired long ago.
+// startSecond starts a second process with a clock that is ahead, while the first continues. By its clock the lease expired long ago.
+// The second process must report that the first holds the lease, or that nothing is left to do. It must change nothing.
 func (t *testCase) startSecond(ctx context.Context) (int, error) {
 	onClock, err := t.prepareClock(clockShift)
 	if err != nil {
@@ -216,13 +218,13 @@ func (t *testCase) startSecond(ctx context.Context) (int, error) {
 			t.misbehaviour = append(t.misbehaviour, "the command whose clock is ahead wrote: "+write)
 		}
 		return code, errors.Join(err, second.err)
-	default: // only the return of the lease was left to write
+	default: // the last write, the return of the lease, was not reached
 		t.writes = t.writes[:min(len(t.writes), t.point.n-1)]
 		return code, err
 	}
 }
 
-// startTwice starts the command twice: one of them must continue, and the other must report that the first holds the lease.
+// startTwice starts two processes at the same time. One must continue, and the other must report that the first holds the lease.
 func (t *testCase) startTwice(ctx context.Context) (int, error) {
 	one := t.Start(ctx, io.Discard, &t.stderr, nil, t.args()...)
 	var other strings.Builder

@@ -1,8 +1,8 @@
-// Command crash interrupts an upgrade at every one of its writes. It first upgrades a group on a real control plane undisturbed, and
-// numbers the requests by which the tool changes something in the cluster or in the cloud. Then it upgrades a fresh group for each
-// number. The tool is killed once the server has answered that request, before it receives the answer, and the same command continues.
-// With -how something else happens there. Each of these upgrades must leave behind the state that an undisturbed one leaves. The
-// command prints those that do not, and exits with 1 if there are any.
+// Command crash interrupts an upgrade at each of its writes. It first upgrades a group on a real control plane without a fault, and
+// numbers the writes: the requests that change something in the cluster or in the cloud. Then it upgrades a new group for each write.
+// The tool is killed after the server has handled the write and before the tool receives the answer. The same command then continues.
+// -how selects another fault. Each upgrade must leave the same state behind as an undisturbed one. The command prints the upgrades
+// that do not, and exits with 1 if there are any.
 package main
 
 import (
@@ -84,7 +84,7 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	return summarize(out, outcomes, roundedSince(began))
 }
 
-// points returns the writes to try; writes is the number of all writes.
+// points returns the points to try. writes is the number of all writes.
 func (o options) points(writes int) []point {
 	last := writes
 	if o.to > 0 {
@@ -117,8 +117,8 @@ func (c setup) runAll(ctx context.Context, s *fixture.Fixture, points []point, a
 	})
 }
 
-// summarize prints how many upgrades ended well, and returns an error unless all did. An upgrade with fewer writes than the
-// undisturbed one tried nothing, and does not count.
+// summarize prints how many upgrades ended well, and returns an error unless all did. An upgrade that did not reach its point does not
+// count.
 func summarize(out io.Writer, outcomes []outcome, took time.Duration) error {
 	well, tried, obeyed := 0, 0, 0
 	for i := range outcomes {

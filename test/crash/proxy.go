@@ -38,8 +38,7 @@ type proxy struct {
 	pointReached bool // true once the point's write was seen
 }
 
-// openProxy opens the fronts. inject is called when the server has answered the point's write, unless the fault is one of the
-// connection.
+// openProxy opens the fronts. inject is called after the server has answered the point's write, except for the faults lose and down.
 func openProxy(ctx context.Context, s *fixture.Fixture, at point, inject func()) (*proxy, error) {
 	p := &proxy{point: at}
 	var err error

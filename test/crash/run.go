@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// timeLimit is how long an upgrade may take. It is longer than the five minutes after which the upgrade stops for a workload that
-	// does not recover, so that the upgrade itself reports the reason.
+	// timeLimit is how long an upgrade may take. After five minutes the upgrade itself stops because of a workload that does not
+	// recover. The limit is longer, so that the upgrade can report the reason.
 	timeLimit = 8 * time.Minute
 	// exitKilled is the exit code that a shell reports for a command that SIGKILL ended.
 	exitKilled = 128 + 9
@@ -35,12 +35,11 @@ type setup struct {
 	strategy string
 	// keep is the folder for the commands' writes and output; "" for none.
 	keep string
-	// older is a folder with an older release of the tool, which begins each upgrade; "" for this one.
+	// older is a folder with an older release of the tool, which begins each upgrade; "" for the current tool.
 	older string
 }
 
-// maxSurge returns how many nodes the group may have in addition: as many as before for blue-green, or by default two for each zone (EKS
-// E21).
+// maxSurge returns how many nodes the upgrade may add: as many as the group has for blue-green, otherwise two for each zone (EKS E21).
 func (c setup) maxSurge() int {
 	if c.strategy != string(record.BlueGreen) {
 		return 2 * len(zones())
@@ -58,8 +57,8 @@ func workloads(group string) []fixture.Workload {
 	all := []fixture.Workload{
 		{Name: "web", Replicas: 4, MaxUnavailable: "1", Gone: time.Second},
 		{Name: "cart", Replicas: 3, MinAvailable: "2", Gone: time.Second},
-		// The disruption controller takes a pod that is back under its name before it looked again for the evicted one. It then counts
-		// the pod as disrupted for two minutes (disruption.go, buildDisruptedPodMap).
+		// The disruption controller identifies pods by their names. If the new pod exists before the controller notices the end of the
+		// evicted one, it counts the new pod as disrupted for two minutes (disruption.go, buildDisruptedPodMap).
 		{Name: "db", Kind: "StatefulSet", Replicas: 2, MaxUnavailable: "1", Gone: 2 * time.Second},
 		{Name: "agent", Kind: "DaemonSet", Gone: time.Second},
 	}
@@ -111,7 +110,7 @@ type outcome struct {
 	carriedOut record.Verb
 }
 
-// isReached reports whether the upgrade got as far as the point.
+// isReached reports whether the upgrade made the point's write.
 func (o *outcome) isReached() bool { return o.point.fault == pair || len(o.writes) >= o.point.n }
 
 // writeAtPoint returns the write at the point.
@@ -122,7 +121,7 @@ func (o *outcome) writeAtPoint() string {
 	return o.writes[o.point.n-1]
 }
 
-// reportLines returns a line if there is something to report.
+// reportLines returns one line if the point was not reached or the outcome has problems.
 func (o *outcome) reportLines() []string {
 	switch {
 	case !o.isReached():
@@ -144,7 +143,7 @@ func (c setup) runUndisturbed(ctx context.Context, s *fixture.Fixture) ([]string
 }
 
 // run upgrades a new group, injects the fault at the point, continues the upgrade, and compares the final state with the expected one.
-// It returns an error if it could not try that.
+// It returns an error if a step before the comparison failed.
 func (c setup) run(ctx context.Context, shared *fixture.Fixture, p point) (outcome, error) {
 	own, err := shared.In(ctx, c.nameAt(p))
 	if err != nil {
@@ -179,7 +178,7 @@ func (c setup) run(ctx context.Context, shared *fixture.Fixture, p point) (outco
 	if err := t.storeOutput(o); err != nil {
 		return outcome{}, err
 	}
-	if code != 0 { // the rest follows from that
+	if code != 0 { // the other problems follow from the failed command
 		o.problems = []string{fmt.Sprintf("the last command ended with %d: %s; %d things differ", code, fixture.LastError(t.stderr.String()), len(o.problems))}
 	}
 	return o, nil
@@ -196,7 +195,7 @@ func (t *testCase) setUp(ctx context.Context) (string, error) {
 	return t.group(), t.Deploy(ctx, fixture.Group{Name: t.group(), Zones: zones(), Counts: t.counts, More: clearable}, workloads(t.group()))
 }
 
-// removeMachines removes the machines, so that many upgrades can follow each other. It ignores errors: what is left only takes up room.
+// removeMachines deletes the namespace and the machines, to make room for further upgrades. It ignores errors.
 func (t *testCase) removeMachines(ctx context.Context) {
 	_ = t.Cluster.Client().CoreV1().Namespaces().Delete(ctx, t.Namespace, metav1.DeleteOptions{})
 	_ = t.Cloud.SetDesired(t.scaling, 0)

@@ -26,7 +26,7 @@ const stateSpace = "kube-system"
 // state describes what an upgrade leaves behind: for each thing that is checked, how it was found.
 type state map[string]string
 
-// differences lists what is not as wanted, by name.
+// differences lists the values that differ from the wanted ones, by name.
 func differences(found, wanted state) []string {
 	keys := maps.Clone(wanted)
 	maps.Copy(keys, found)
@@ -42,9 +42,10 @@ func differences(found, wanted state) []string {
 // snapshot is the state before the upgrade.
 type snapshot struct {
 	group awscloud.GroupStatus
-	// instances and pods contain what must go, by instance ID and by UID.
+	// instances and pods contain the instances and pods that the upgrade must remove, by instance ID and by UID.
 	instances, pods map[string]bool
-	// ready counts the ready pods of each workload except DaemonSets. A DaemonSet's pods on nodes that are gone stay for a while.
+	// ready counts the ready pods of each workload except DaemonSets. The pods of a DaemonSet exist for a while after their nodes are
+	// gone.
 	ready map[string]int
 }
 
@@ -84,20 +85,20 @@ func (p *snapshot) expected() state {
 		"lease held by":            "",
 		"record": describeRecord(record.Record{
 			Phase: record.PhaseDone, Result: record.Succeeded, Total: len(p.instances), Replaced: len(p.instances),
-			Suspended: []string{"AZRebalance"}, // it records what was suspended, and is not cleared
+			Suspended: []string{"AZRebalance"}, // the record keeps the list after the processes are resumed
 		}),
 		"terminated other than once": "",
 		"evicted more than once":     "",
 	}
 }
 
-// readState reads the state that was left behind, once all workloads run again.
+// readState waits until all workloads are running, and reads the state that the upgrade left behind.
 func (t *testCase) readState(ctx context.Context) (state, error) {
 	found := state{}
 	if err := t.Settle(ctx); err != nil {
 		found["workloads"] = err.Error()
 	}
-	if t.managed { // the Node of the last machine that EKS took away may still be there
+	if t.managed { // the Node object of the last machine that EKS terminated may still exist
 		if err := t.AwaitNodes(ctx, "pool="+t.group(), len(t.before.instances)); err != nil {
 			found["nodes at last"] = err.Error()
 		}
@@ -110,8 +111,8 @@ func (t *testCase) readState(ctx context.Context) (state, error) {
 	return found, nil
 }
 
-// readCloud reads the group's final state, its sizes during the upgrade, and the termination requests. Requests without an answer
-// count: they had their effect.
+// readCloud reads the group's final state, its sizes during the upgrade, and the requests to terminate instances. Requests without an
+// answer count, because they had their effect.
 func (t *testCase) readCloud(ctx context.Context, found state) error {
 	group, err := t.Cloud.Group(t.scaling)
 	if err != nil {
@@ -144,8 +145,7 @@ func (t *testCase) readCloud(ctx context.Context, found state) error {
 	return err
 }
 
-// sizesOutOfBounds lists the sizes that exceed the surge, or at which more nodes were missing than may be unavailable, by default one (EKS
-// E23).
+// sizesOutOfBounds lists the sizes with more nodes than the surge allows, or with more than one node missing (EKS E23).
 func sizesOutOfBounds(sizes []awscloud.Size, before, surge int) []string {
 	var out []string
 	began := slices.IndexFunc(sizes, func(z awscloud.Size) bool { return z.InService == before })
@@ -161,7 +161,8 @@ func describeSizes(g awscloud.GroupStatus) string {
 	return fmt.Sprintf("min %d, max %d, desired %d, zones %v", g.Min, g.Max, g.Desired, g.Zones)
 }
 
-// describeNotOnce lists the instances or pods that were due and not removed exactly once, and those that were removed without being due.
+// describeNotOnce lists the instances or pods in due that were not removed exactly once, and other instances or pods that were
+// removed.
 func describeNotOnce(times map[string]int, due map[string]bool) string {
 	var all []string
 	for id := range due {
@@ -218,7 +219,7 @@ func (t *testCase) readPods(ctx context.Context, found state) error {
 		}
 	}
 	for uid := range due {
-		times[uid] = 1 // an eviction that the dead tool did not wait for may be logged as failed though the pod went
+		times[uid] = 1 // the log may show a failure for an eviction whose caller was killed, although the pod was evicted
 	}
 	for uid, n := range evictions.Accepted {
 		times[string(uid)] = n
@@ -245,7 +246,7 @@ func readyPods(pods []corev1.Pod) map[string]int {
 	return ready
 }
 
-// readRecordAndLease looks at the lease and at the record.
+// readRecordAndLease reads the holder of the lease, and the record.
 func (t *testCase) readRecordAndLease(ctx context.Context, found state) error {
 	lease, err := t.lease(ctx)
 	if err != nil {
@@ -269,7 +270,7 @@ func (t *testCase) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	return t.Cluster.Client().CoordinationV1().Leases(stateSpace).Get(ctx, cluster.ObjectName(t.group()), metav1.GetOptions{})
 }
 
-// describeRecord returns the parts of a record that are equal for all upgrades that went the same way.
+// describeRecord describes the fields of a record that are the same in all upgrades with the same course.
 func describeRecord(r record.Record) string {
 	return fmt.Sprintf("%s in phase %q, %d of %d nodes replaced, %d in flight, owed %v, suspended %v, %q",
 		r.Result, r.Phase, r.Replaced, r.Total, len(r.Nodes), r.Ledger.Contribution(), r.Suspended, r.Message)

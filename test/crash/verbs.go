@@ -11,7 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// followingVerb returns the verb that is requested after the fault; "" for none.
+// followingVerb returns the verb of the command that runs after the fault; "" for none.
 func (f fault) followingVerb() record.Verb {
 	switch verb := record.Verb(f); verb {
 	case record.VerbPause, record.VerbRollback, record.VerbComplete, record.VerbAbort:
@@ -21,8 +21,8 @@ func (f fault) followingVerb() record.Verb {
 	}
 }
 
-// runVerb runs the command with the verb from a home directory that has no data about the upgrade. It returns the exit code of the
-// command that ended the upgrade. The upgrade continues if its phase refuses the verb, and after a pause.
+// runVerb runs the command with the verb, from a home directory that has no data about the upgrade. If the verb is refused, and after
+// a pause, another command continues the upgrade. runVerb returns the exit code of the command that ended the upgrade.
 func (t *testCase) runVerb(ctx context.Context, verb record.Verb) (int, error) {
 	rec, err := t.record(ctx)
 	if err != nil {
@@ -56,8 +56,8 @@ func (t *testCase) runVerb(ctx context.Context, verb record.Verb) (int, error) {
 	}
 }
 
-// expectedAfterRollback returns the expected state of a group after a rollback. It is as before, with new nodes of the old revision in place of
-// the nodes that had been replaced. Their number depends on the point.
+// expectedAfterRollback returns the expected state of a group after a rollback: the state before the upgrade, with all nodes of the
+// old revision.
 func (t *testCase) expectedAfterRollback() state {
 	expected := t.before.expected()
 	expected["nodes"] = fmt.Sprintf("0 current, %d outdated", len(t.before.instances))
@@ -68,7 +68,8 @@ func (t *testCase) expectedAfterRollback() state {
 	return expected
 }
 
-// expectedAfterAbort returns the expected state of a group after an abort: nothing is fenced or suspended. Any nodes are allowed.
+// expectedAfterAbort returns the expected state of a group after an abort: no node is fenced, and no process is suspended. The nodes,
+// the record, the sizes and the ready pods may vary.
 func (t *testCase) expectedAfterAbort(found state) state {
 	expected := t.before.expected()
 	for _, free := range []string{"nodes", "record", "sizes", "ready pods"} {
@@ -77,7 +78,7 @@ func (t *testCase) expectedAfterAbort(found state) state {
 	return expected
 }
 
-// removedInstances returns the group's earlier instances that it no longer has.
+// removedInstances returns the group's instances from before the upgrade that no longer exist. now contains its current instances.
 func (t *testCase) removedInstances(now map[string]bool) map[string]bool {
 	gone := maps.Clone(t.before.instances)
 	maps.DeleteFunc(gone, func(id string, _ bool) bool { return now[id] })

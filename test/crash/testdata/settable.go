@@ -15,9 +15,8 @@ func setNow() (sec int64, nsec int32, mono int64) {
 	return sec + ahead.Load(), nsec, mono
 }
 
-// settableBy returns the number in the file that the variable names, or 0 without the variable. The number is in the file's mapped
-// memory, so that writing the file sets the clock at once. Reading the file would not work: a timer that fires asks for the time where
-// nothing may block.
+// settableBy returns the number in the file that the variable names, or 0 without the variable. The file is mapped into memory, so that a
+// write to the file sets the clock at once. The clock cannot read the file instead: timers read the clock where nothing may block.
 func settableBy(variable string) *atomic.Int64 {
 	name, ok := syscall.Getenv(variable)
 	if !ok {

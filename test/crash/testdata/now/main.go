@@ -1,5 +1,5 @@
 // Command now prints two numbers for each line that it reads: its wall clock, in seconds since 1970, and the seconds since its start
-// by its monotonic clock. It first waits for a timer each time, because the runtime then asks for the time on its own stack.
+// by its monotonic clock. Before each line it waits for a timer, because the runtime then reads the clock on its own stack.
 package main
 
 import (
