@@ -16,7 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// finalState is the state that an upgrade leaves behind.
+// finalState is the state of a group and its cluster after an upgrade.
 type finalState struct {
 	record record.Record
 	group  awscloud.GroupStatus
@@ -29,14 +29,14 @@ type finalState struct {
 	podsOnTerminated []string
 }
 
-// readFinalState reads the state that was left behind, once the group has its desired number of nodes and all workloads run.
+// readFinalState waits until the group has its desired size and all workloads are running, and reads the state.
 func (t *testCase) readFinalState(ctx context.Context, record record.Record) (finalState, error) {
 	e := finalState{record: record}
 	waiting, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	err := t.Cloud.Wait(waiting, t.group(), isAtRest)
 	if err != nil && waiting.Err() == nil {
-		return e, err // otherwise the sizes show it
+		return e, err // after a timeout, the sizes show the fault
 	}
 	if err := t.Settle(ctx); err != nil {
 		e.unsettled = err.Error()
@@ -72,7 +72,7 @@ func isAtRest(g awscloud.GroupStatus) bool {
 	return len(g.Instances) == g.Desired && !slices.ContainsFunc(g.Instances, func(i awscloud.InstanceStatus) bool { return i.State != at.LifecycleStateInService })
 }
 
-// faults lists what is not as it should be.
+// faults lists the differences from the state that the upgrade must leave behind.
 func (e *finalState) faults(o *outcome) []string {
 	var all []string
 	fault := func(wrong bool, format string, args ...any) {

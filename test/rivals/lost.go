@@ -14,8 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
-// upgradeWithLostRecord kills the upgrade some time after its first mark is on a node, deletes its record, and runs the same command again. It
-// returns the last command's exit code.
+// upgradeWithLostRecord kills the upgrade a random time after its first mark on a node, deletes its record, and runs the same command
+// again. It returns the last command's exit code.
 func (t *testCase) upgradeWithLostRecord(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
@@ -50,8 +50,7 @@ func (t *testCase) upgradeWithLostRecord(ctx context.Context) (int, error) {
 	return t.startUpgrade(ctx, "--takeover", "--rebuild").Wait()
 }
 
-// awaitMark waits until a node has a mark of the upgrade, or until the upgrade ends. Without a mark, nothing shows that there was an
-// upgrade.
+// awaitMark waits until a node has a mark of the upgrade, or until the upgrade ends. Without a mark, the record cannot be rebuilt.
 func (t *testCase) awaitMark(ctx context.Context, over <-chan struct{}) error {
 	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		select {

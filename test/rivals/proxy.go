@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// proxy is between an upgrade and its cloud. While it is paused, it holds requests back.
+// proxy forwards an upgrade's requests to its cloud. While it is paused, requests wait.
 type proxy struct {
 	server   *httptest.Server
 	reverse  *httputil.ReverseProxy
@@ -50,7 +50,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.reverse.ServeHTTP(w, r)
 }
 
-// pause waits until none of the upgrade's requests is under way and keeps others back until the function that it returns is called.
+// pause waits until the upgrade has no request in flight. New requests wait until the returned function is called.
 func (p *proxy) pause() (end func()) {
 	p.requests.Lock()
 	return p.requests.Unlock

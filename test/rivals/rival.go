@@ -21,7 +21,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// resize is one planned action of a rival, and its result.
+// resize is one planned change of the group's size by a rival, and its result.
 type resize struct {
 	// at is the time since the start of the upgrade.
 	at time.Duration
@@ -46,7 +46,7 @@ func (d resize) String() string {
 	return text
 }
 
-// drawResizes plans the deeds for one upgrade, which takes about fifteen seconds: three to five deeds, each shortly after the previous one.
+// drawResizes draws three to five changes for one upgrade, which takes about 15 s. Each change is up to 5.5 s after the previous one.
 func drawResizes(seed uint64) []resize {
 	random := rand.New(rand.NewPCG(seed, 0))
 	deeds := make([]resize, 3+random.IntN(3))
@@ -62,8 +62,8 @@ func drawResizes(seed uint64) []resize {
 	return deeds
 }
 
-// noScaleDown is the annotation that keeps cluster-autoscaler from removing a node. doomed is the taint that it puts on a node that it is
-// about to remove.
+// noScaleDown is the annotation that keeps cluster-autoscaler from removing a node. deletionTaint is the taint that cluster-autoscaler
+// sets on a node before it removes the node.
 const (
 	noScaleDown   = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 	deletionTaint = "ToBeDeletedByClusterAutoscaler"
@@ -83,7 +83,7 @@ func newRival(s *fixture.Fixture, group string, p *proxy) *rival {
 	})}
 }
 
-// carryOut carries out the deeds at their times, until the context ends. It skips the remaining deeds then.
+// carryOut makes the changes at their times. When the context ends, it skips the remaining changes.
 func (r *rival) carryOut(ctx context.Context, deeds []resize) error {
 	began := time.Now()
 	for i := range deeds {
@@ -116,8 +116,8 @@ func (r *rival) describe(ctx context.Context) (at.AutoScalingGroup, error) {
 	return out.AutoScalingGroups[0], nil
 }
 
-// grow raises the desired size as far as the maximum allows. It pauses the upgrade's requests between its reading and its writing. The
-// API has no precondition, so a write in between would be overwritten, and no upgrade could do anything about that.
+// grow raises the desired size as far as the maximum allows. The upgrade's requests are paused between the read and the write. The API
+// has no precondition, so the rival would overwrite a change by the upgrade in between, and no upgrade could prevent that.
 func (r *rival) grow(ctx context.Context, d *resize) error {
 	defer r.proxy.pause()()
 	g, err := r.describe(ctx)
@@ -160,7 +160,7 @@ func (r *rival) shrink(ctx context.Context, d *resize) error {
 	return nil
 }
 
-// findIdleNode returns a node of the group without pods that would have to move, or nil if there is none.
+// findIdleNode returns a node of the group whose removal would move no pod, or nil if there is none.
 func (r *rival) findIdleNode(ctx context.Context, heeds bool) (*corev1.Node, error) {
 	nodes, err := r.Cluster.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "pool=" + r.group})
 	if err != nil {
@@ -179,7 +179,8 @@ func (r *rival) findIdleNode(ctx context.Context, heeds bool) (*corev1.Node, err
 	return nil, nil
 }
 
-// removeNode taints the node, checks it again, and terminates it while shrinking the group. It reports whether it did.
+// removeNode taints the node, checks it again, and terminates it and shrinks the group. It returns false if it did not terminate the
+// node.
 func (r *rival) removeNode(ctx context.Context, node *corev1.Node) (bool, error) {
 	ctx = context.WithoutCancel(ctx)
 	if tainted, err := r.taintNode(ctx, node); err != nil || !tainted {
@@ -192,7 +193,8 @@ func (r *rival) removeNode(ctx context.Context, node *corev1.Node) (bool, error)
 	return removed, err
 }
 
-// terminateNode terminates the node's machine, unless the node has got pods, is already being terminated, or the group is at its minimum.
+// terminateNode terminates the node's machine and shrinks the group. It returns false if the node has pods or is being terminated, or
+// if the group has its minimum size.
 func (r *rival) terminateNode(ctx context.Context, node *corev1.Node) (bool, error) {
 	if load, err := podsToMove(ctx, r.Fixture, node.Name); err != nil || len(load) > 0 {
 		return false, err

@@ -16,8 +16,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestSampleOfUpgradesWithRivals upgrades four groups beside rivals that begin early, and a fifth whose record is lost; "make rivals" upgrades twenty of
-// each.
+// TestSampleOfUpgradesWithRivals runs four upgrades with rivals that begin early, and one upgrade whose record is lost. "make rivals"
+// runs twenty of each.
 func TestSampleOfUpgradesWithRivals(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")

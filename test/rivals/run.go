@@ -29,7 +29,7 @@ const (
 	timeLimit = 5 * time.Minute
 	// stateSpace is the default namespace for the records of upgrades.
 	stateSpace = "kube-system"
-	// minSize is the group's minimum, which keeps the rival from removing all nodes.
+	// minSize is the group's minimum size, so that the rival cannot remove all nodes.
 	minSize = 2
 )
 
@@ -92,7 +92,7 @@ func (o *outcome) report() string {
 	return text.String()
 }
 
-// runSeed upgrades a fresh group while the rival carries out the seed's deeds. It returns an error if nothing could be tried.
+// runSeed upgrades a new group while the rival makes the seed's changes. It returns an error if a step before the checks failed.
 func (o options) runSeed(ctx context.Context, shared *fixture.Fixture, seed uint64) (outcome, error) {
 	t, name := &testCase{seed: seed}, "lost"
 	if !o.lost {
@@ -132,7 +132,7 @@ func (t *testCase) setUp(ctx context.Context) error {
 	}, workloads(t.group()))
 }
 
-// removeMachines removes the machines, so that many upgrades can follow each other. It ignores errors: what is left only takes up room.
+// removeMachines deletes the namespace and the machines, to make room for further upgrades. It ignores errors.
 func (t *testCase) removeMachines(ctx context.Context) {
 	_ = t.Cluster.Client().CoreV1().Namespaces().Delete(ctx, t.Namespace, metav1.DeleteOptions{})
 	_, _ = t.rival.cloud.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
@@ -140,7 +140,7 @@ func (t *testCase) removeMachines(ctx context.Context) {
 	})
 }
 
-// upgradeAndCheck carries the upgrade out beside the rival and checks the state that is left behind.
+// upgradeAndCheck runs the upgrade with the rival, or with a lost record, and checks the final state.
 func (t *testCase) upgradeAndCheck(ctx context.Context, lost bool) (outcome, error) {
 	budgets, err := t.WatchBudgets(ctx)
 	if err != nil {
@@ -169,7 +169,7 @@ func (t *testCase) upgradeAndCheck(ctx context.Context, lost bool) (outcome, err
 	return o, err
 }
 
-// upgradeWithRival runs the command to its end, with the rival beside it.
+// upgradeWithRival runs the command until it exits, while the rival makes its changes. It returns the exit code.
 func (t *testCase) upgradeWithRival(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
