@@ -11,7 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// sampleScenarios returns scenarios that mostly wait, so that they pass on a machine that is busy with other tests.
+// sampleScenarios returns two scenarios that need little CPU time, so that they pass while other tests run.
 func sampleScenarios() []scenario {
 	names := []string{"the whole grace period", "random ends without budgets"}
 	return slices.DeleteFunc(scenarios(seed), func(s scenario) bool { return !slices.Contains(names, s.name) })
@@ -112,7 +112,8 @@ func TestStartsAreReadFromEvents(t *testing.T) {
 	}
 }
 
-// TestSeedDecidesRandomEnds checks that equal seeds give equal ends, and that each is between 10 and 40 % of the grace period.
+// TestSeedDecidesRandomEnds checks that equal seeds give equal termination times, and that each time is between 10 and 40 % of the
+// grace period.
 func TestSeedDecidesRandomEnds(t *testing.T) {
 	ends := func(seed uint64) (all []time.Duration) {
 		for _, s := range scenarios(seed) {

@@ -1,6 +1,6 @@
-// Command fidelity compares the plan with the upgrade. In each scenario kubectl nodeupgrade --dry-run predicts how long the upgrade
-// will take, what it will evict, and in which order it will start nodes. Then the same command upgrades the nodes on a real control
-// plane. The command prints both next to each other, and exits with 1 if they differ by more than they may.
+// Command fidelity compares plans with upgrades. In each scenario, kubectl nodeupgrade --dry-run predicts the duration, the number of
+// evictions, and the order of nodes. Then the same command upgrades the nodes on a real control plane. The command prints both, and
+// exits with 1 if they differ by more than the tolerance.
 package main
 
 import (

@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// tolerance is the share of the measured time by which a prediction may be off where nothing is random.
+	// tolerance is the share of the measured time by which a prediction may be wrong, if nothing is random.
 	tolerance = 0.1
-	// managedTolerance is the share of the middle of the range by which an upgrade that EKS carries out may be off: EKS picks nodes in
-	// random order.
+	// managedTolerance is the tolerance for upgrades by EKS, which picks nodes at random. It is a share of the middle of the predicted
+	// range.
 	managedTolerance = 0.15
 )
 
 // outcome is a scenario's prediction and its measurement.
 type outcome struct {
 	name string
-	// random is true if terminations are random, so that only their limits are known.
+	// random is true if the plan does not know how long pods take to terminate.
 	random bool
 	// managed is true if EKS carries the upgrade out.
 	managed   bool
@@ -44,14 +44,14 @@ type figures struct {
 	result record.Result
 }
 
-// nodeStart is one node's start. The times of all nodes count from the same moment.
+// nodeStart is the start of one node's drain. at is counted from the same moment for all nodes.
 type nodeStart struct {
 	node string
 	at   time.Duration
 }
 
-// startOrder returns the nodes in the order of their start. Nodes that start within a moment of the first of them were started in one
-// step. Their order has no meaning, so they are sorted by name.
+// startOrder returns the nodes in the order of their start. Nodes that start within 200 ms were started in one step. Their order has
+// no meaning, so they are sorted by name.
 func startOrder(starts []nodeStart) []string {
 	const moment = 200 * time.Millisecond
 	slices.SortStableFunc(starts, func(a, b nodeStart) int { return int(a.at - b.at) })
@@ -71,7 +71,7 @@ func startOrder(starts []nodeStart) []string {
 	return order
 }
 
-// faults lists the wrong predictions. The order of nodes is printed but not checked: it may depend on milliseconds.
+// faults lists the wrong predictions. The order of nodes is printed but not checked, because it may depend on milliseconds.
 func (o *outcome) faults() []string {
 	var faults []string
 	earliest, latest, took := o.span.Earliest.Duration, o.span.Latest.Duration, o.measured.took
@@ -95,8 +95,8 @@ func (o *outcome) faults() []string {
 	return faults
 }
 
-// managedFaults lists what is wrong with an upgrade that EKS carries out. The number of evictions depends on which nodes EKS removes
-// at the end.
+// managedFaults lists the wrong predictions for an upgrade by EKS. The number of evictions depends on which nodes EKS removes at the
+// end.
 func (o *outcome) managedFaults() []string {
 	var faults []string
 	early, late, took := o.span.Earliest.Seconds(), o.span.Latest.Seconds(), o.measured.took.Seconds()

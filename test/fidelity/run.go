@@ -38,7 +38,7 @@ func newFixture(ctx context.Context) (*fixture.Fixture, error) {
 	})
 }
 
-// runScenario creates the scenario, makes the plan, carries it out, and returns both.
+// runScenario sets up the scenario, plans the upgrade, runs it, and returns the prediction and the measurement.
 func runScenario(ctx context.Context, shared *fixture.Fixture, sc *scenario) (outcome, error) {
 	s, err := shared.In(ctx, sc.group())
 	if err != nil {
@@ -89,7 +89,7 @@ func predict(ctx context.Context, s *fixture.Fixture, sc *scenario) (*report.Pla
 	return plan, nil
 }
 
-// measure carries the upgrade out. The time comes from its record, the evictions from the audit log, and the order of nodes from its
+// measure runs the upgrade. It takes the time from the record, the evictions from the audit log, and the order of nodes from the
 // events.
 func measure(ctx context.Context, s *fixture.Fixture, sc *scenario) (figures, error) {
 	var out, progress bytes.Buffer
@@ -114,7 +114,7 @@ func measure(ctx context.Context, s *fixture.Fixture, sc *scenario) (figures, er
 	return figures{took: rec.Ended.Sub(rec.Started), evictions: evictions, order: startOrder(readStarts(progress.String())), result: record.Result(report.KebabCase(string(rec.Result)))}, nil
 }
 
-// countEvictions counts the evictions that the API server carried out: the plugin's, or EKS's where EKS upgrades the group.
+// countEvictions counts the accepted evictions: those by EKS if managed is true, otherwise those by the plugin.
 func countEvictions(ctx context.Context, s *fixture.Fixture, managed bool) (int, error) {
 	if !managed {
 		ours, err := s.Evictions(ctx)
@@ -130,7 +130,8 @@ func countEvictions(ctx context.Context, s *fixture.Fixture, managed bool) (int,
 	return n, err
 }
 
-// readStarts reads the nodes' starts from the events of an upgrade: the first event of each node, unless the node is gone.
+// readStarts returns the starts of the nodes, from the events of an upgrade. A node starts with its first event, unless that event
+// says that the node is gone.
 func readStarts(progress string) []nodeStart {
 	var starts []nodeStart
 	var first time.Time
@@ -207,7 +208,7 @@ func (sc *scenario) addPlaceholders(ctx context.Context, s *fixture.Fixture) err
 	return s.Settle(ctx)
 }
 
-// deleteLostPod deletes the scenario's lost pod, if it has one, once all pods are running.
+// deleteLostPod waits until all pods are running, and deletes the scenario's lost pod, if it has one.
 func (sc *scenario) deleteLostPod(ctx context.Context, s *fixture.Fixture) error {
 	if sc.lost == "" {
 		return nil
@@ -221,7 +222,7 @@ func (sc *scenario) deleteLostPod(ctx context.Context, s *fixture.Fixture) error
 	return nil
 }
 
-// newPool returns nodes without a cloud, with zones in turn.
+// newPool describes the scenario's nodes without a cloud. The nodes are distributed over the zones.
 func (sc *scenario) newPool(image string, zones ...string) fixture.Pool {
 	return fixture.Pool{Name: sc.group(), Image: image, Nodes: sc.nodes, Zones: zones}
 }

@@ -17,23 +17,23 @@ import (
 // scenario is one upgrade.
 type scenario struct {
 	name string
-	// nodes is the number of outdated nodes. With zones they are a group of the cloud. Otherwise they are labelled nodes, with as many
-	// current ones in addition.
+	// nodes is the number of outdated nodes. If zones are set, the nodes are a group of the cloud. Otherwise they are nodes with a
+	// label, and there are as many current nodes.
 	nodes     int
 	zones     []string
 	workloads []fixture.Workload
-	// placeholders are pods that fill the current nodes of a group without a cloud, and are preempted.
+	// placeholders are workloads with a low priority that fill the current nodes of a group without a cloud. Their pods are preempted.
 	placeholders []fixture.Workload
 	// lost is a pod that is deleted before the plan is made, and again before the upgrade; "" for none.
 	lost string
-	// managed is true if EKS carries the upgrade out, with this strategy and this many nodes at a time.
+	// managed is true if EKS carries the upgrade out, with the strategy, and with width nodes at a time.
 	managed  bool
 	strategy ekstypes.NodegroupUpdateStrategies
 	width    int
 	// flags are additional flags of the command. code is the expected exit code.
 	flags []string
 	code  int
-	// random is true if the pods' ends are random.
+	// random is true if the pods take a random time to terminate.
 	random bool
 	// newZone is the zone of the current nodes of a group without a cloud; "" for both zones.
 	newZone string
@@ -76,7 +76,7 @@ func (sc *scenario) groupName() string {
 // selector returns the label selector of the scenario's nodes.
 func (sc *scenario) selector() string { return "pool=" + sc.group() }
 
-// args returns the plugin's arguments. The plan and the upgrade have the same ones, except for more.
+// args returns the plugin's arguments: those that the plan and the upgrade share, and more.
 func (sc *scenario) args(more ...string) []string {
 	args := []string{"nodeupgrade", "-l", sc.groupName(), "--current", "image=new", "--wait-replacement=false"}
 	switch {
@@ -90,18 +90,18 @@ func (sc *scenario) args(more ...string) []string {
 
 const second = time.Second
 
-// withKnownEnd returns a workload whose spec shows how long its pods take to end: the time that their preStop hook sleeps.
+// withKnownEnd returns a workload whose spec shows how long its pods take to terminate: its preStop hook sleeps for that time.
 func withKnownEnd(name string, replicas int32, ready, gone time.Duration) fixture.Workload {
 	return fixture.Workload{Name: name, Replicas: replicas, Ready: ready, Gone: gone, Grace: gone, PreStop: gone - second}
 }
 
-// withBudget gives the workload a budget with that maxUnavailable.
+// withBudget returns the workload with a budget.
 func withBudget(w fixture.Workload, maxUnavailable string) fixture.Workload {
 	w.MaxUnavailable = maxUnavailable
 	return w
 }
 
-// copies returns n workloads that differ only in their names.
+// copies returns n copies of the workload with different names.
 func copies(n int, w fixture.Workload) []fixture.Workload {
 	var all []fixture.Workload
 	for i := range n {
@@ -112,7 +112,7 @@ func copies(n int, w fixture.Workload) []fixture.Workload {
 	return all
 }
 
-// withRandomEnds makes the pods of each workload take a random share of their grace period to end, between 10 and 40 %.
+// withRandomEnds gives the pods of each workload a random time to terminate, between 10 and 40 % of the grace period.
 func withRandomEnds(seed uint64, grace time.Duration, workloads []fixture.Workload) []fixture.Workload {
 	draw := rand.New(rand.NewPCG(seed, uint64(len(workloads))))
 	for i := range workloads {

@@ -51,11 +51,12 @@ func strategyScenarios() []scenario {
 	}
 }
 
-// budgetScenarios returns scenarios with pods that wait for each other.
+// budgetScenarios returns scenarios with budgets because of which pods wait for each other.
 func budgetScenarios() []scenario {
 	majority := withKnownEnd("quorum", 10, 9*second, 8*second)
 	majority.MinAvailable = "80%"
-	// Pods end more slowly than they start. Otherwise the result would depend on which of two nodes is started a moment earlier.
+	// Pods take longer to terminate than to start. Otherwise the result would depend on which of two nodes is started a moment
+	// earlier.
 	shared := append(copies(4, withBudget(withKnownEnd("api", 6, 3*second, 9*second), "1")), copies(3, withBudget(withKnownEnd("web", 5, 2*second, 7*second), "2"))...)
 	return []scenario{
 		{
@@ -75,7 +76,7 @@ func budgetScenarios() []scenario {
 	}
 }
 
-// randomScenarios returns scenarios in which the seed decides how long pods take to end.
+// randomScenarios returns scenarios in which pods take a random time to terminate.
 func randomScenarios(seed uint64) []scenario {
 	return []scenario{
 		{
@@ -129,14 +130,14 @@ func timeoutScenarios() []scenario {
 			flags: []string{"--settle=1s", "--on-timeout=force", "--drain-timeout=20s"},
 		},
 		{
-			name: "volumes in a zone without nodes", nodes: 4, code: 1, newZone: zoneB, // in the end no node takes one of the pods
+			name: "volumes in a zone without nodes", nodes: 4, code: 1, newZone: zoneB, // one of the pods fits no node
 			workloads: []fixture.Workload{zonal, withKnownEnd("web", 4, 2*second, 5*second)},
 			flags:     []string{"--settle=1s", "--on-timeout=skip", "--drain-timeout=12s"},
 		},
 	}
 }
 
-// unschedulableScenarios returns scenarios with pods that no current node takes. The upgrade stops while they are missing.
+// unschedulableScenarios returns scenarios with pods that do not fit the current nodes. The upgrade stops because of these pods.
 func unschedulableScenarios() []scenario {
 	const device, disk = corev1.ResourceName("nvidia.com/gpu"), corev1.ResourceEphemeralStorage
 	asking := func(name corev1.ResourceName, amount string) func(*corev1.PodSpec) {
@@ -174,7 +175,7 @@ func unschedulableScenarios() []scenario {
 	}
 }
 
-// missingPodScenarios returns scenarios about pods that are missing or in the way when the upgrade begins.
+// missingPodScenarios returns scenarios in which pods are missing, or fill the current nodes, when the upgrade begins.
 func missingPodScenarios() []scenario {
 	lacking := withBudget(withKnownEnd("db", 4, 6*second, 8*second), "1")
 	lacking.Kind = "StatefulSet"
@@ -192,7 +193,8 @@ func missingPodScenarios() []scenario {
 	}
 }
 
-// failingManagedScenario returns a group of which EKS cannot drain a node. It takes as long as all others together, so it comes first.
+// failingManagedScenario returns a scenario in which EKS cannot drain a node. It takes as long as all others together, so it comes
+// first.
 func failingManagedScenario() []scenario {
 	return []scenario{{
 		name: "managed gives up", nodes: 2, zones: []string{zoneA}, managed: true, width: 1, code: 1, flags: []string{"--skip-check=PDB001"},
@@ -200,7 +202,7 @@ func failingManagedScenario() []scenario {
 	}}
 }
 
-// managedScenarios returns groups that EKS upgrades.
+// managedScenarios returns scenarios in which EKS carries the upgrade out.
 func managedScenarios() []scenario {
 	const minimal = ekstypes.NodegroupUpdateStrategiesMinimal
 	all := []scenario{
