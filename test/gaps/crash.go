@@ -23,7 +23,7 @@ import (
 const stateSpace = "kube-system"
 
 // drawCrash draws a layout in which three workloads crash on new nodes: two Deployments, one of them with a budget, and a StatefulSet.
-// Their pods share nodes, so that the first of these nodes that is drained affects all three.
+// All three have pods on the same nodes, so that the first drain of such a node affects all three.
 func drawCrash(seed uint64) (l layout, broken []fixture.Workload) {
 	l = drawLayout(seed, nodes, workloads, false)
 	const replicas = 3
@@ -43,7 +43,7 @@ func drawCrash(seed uint64) (l layout, broken []fixture.Workload) {
 }
 
 // runCrash upgrades to an image on which three of the layout's workloads crash. The upgrade must stop while all Services have a ready
-// endpoint, and must name the three. Once they are fixed, the same command must succeed. The error says what did not.
+// endpoint, and must name the three workloads. After these are fixed, the same command must succeed.
 func (o options) runCrash(ctx context.Context, out io.Writer) error {
 	l, broken := drawCrash(o.seed)
 	s, err := newFixture(ctx)
@@ -82,7 +82,7 @@ func (o options) runCrash(ctx context.Context, out io.Writer) error {
 	return writeTable(out, []outcome{p}, nil)
 }
 
-// runUntilStopped runs the upgrade until it stops, and lists what is wrong then.
+// runUntilStopped runs the upgrade until it stops, and lists the faults of the stop.
 func (l *layout) runUntilStopped(ctx context.Context, s *fixture.Fixture, w way, broken []fixture.Workload, out io.Writer) (faults []string, err error) {
 	seen, err := observe(ctx, s)
 	if err != nil {
@@ -118,7 +118,7 @@ func (l *layout) runUntilStopped(ctx context.Context, s *fixture.Fixture, w way,
 	return faults, nil
 }
 
-// stopFaults lists what is wrong with the exit code, the result and the message of a stop.
+// stopFaults lists the faults of a stop's exit code, result and message.
 func stopFaults(result fixture.Result, recorded record.Result, broken []fixture.Workload) []string {
 	var faults []string
 	if result.Code != 1 {
@@ -152,7 +152,7 @@ func (l *layout) countOccupied(ctx context.Context, s *fixture.Fixture) (int, er
 	return len(slices.Compact(occupied)), nil
 }
 
-// fixWorkload fixes a workload's template so that its pods no longer crash, as its owner would.
+// fixWorkload changes a workload's template so that its pods no longer crash.
 func fixWorkload(ctx context.Context, s *fixture.Fixture, w *fixture.Workload) error {
 	annotations := map[string]any{controlplane.AnnotationCrashOn: nil}
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": annotations}}}})

@@ -25,8 +25,9 @@ func smallLayout() *layout {
 	return &l
 }
 
-// TestGapsOfASmallLayout moves the pods of a small layout with the tool; "make gaps" moves those of whole layouts with the tool and with kubectl
-// drain. A workload of one pod has a gap as long as its new pod takes to become ready, which shows that gaps are measured.
+// TestGapsOfASmallLayout moves the pods of a small layout with the tool. "make gaps" moves the pods of larger layouts with the tool
+// and with kubectl drain. A workload with one pod must have a gap as long as its new pod takes to become ready: this shows that gaps
+// are measured.
 func TestGapsOfASmallLayout(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")

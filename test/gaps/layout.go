@@ -12,7 +12,7 @@ import (
 
 const second = time.Second
 
-// layout is a pool and its workloads.
+// layout is a pool of nodes, its workloads, and the node of each pod.
 type layout struct {
 	seed      uint64
 	nodes     int
@@ -21,9 +21,9 @@ type layout struct {
 	places map[string][]int
 }
 
-// drawLayout draws a layout from a seed. Every sixth workload is a Deployment of one replica, and every twelfth a StatefulSet of one; the
-// others have two to five. A third of all have no budget, and the budgets of the others allow evictions. Unless the layout is spread,
-// every fourth workload has its pods on one node, where a scheduler puts them when the other nodes are full.
+// drawLayout draws a layout from a seed. Every sixth workload is a Deployment with one replica, and every twelfth a StatefulSet with
+// one replica. The others have two to five replicas. A third of the workloads have no budget, and the budgets of the others allow
+// evictions. Unless spread is true, about every fourth workload has all its pods on one node, as when the other nodes were full.
 func drawLayout(seed uint64, nodes, workloads int, spread bool) layout {
 	random := rand.New(rand.NewPCG(seed, 0))
 	l := layout{seed: seed, nodes: nodes, places: map[string][]int{}}
@@ -58,8 +58,8 @@ func drawWorkload(random *rand.Rand, i int) fixture.Workload {
 	}
 	if w.Kind == "StatefulSet" {
 		w.Ordered = random.IntN(2) == 0
-		// The disruption controller takes a pod that is back under its name before it looked again for the evicted one. It then counts
-		// the pod as disrupted for two minutes (disruption.go, buildDisruptedPodMap).
+		// The disruption controller identifies pods by their names. If the new pod exists before the controller notices the end of the
+		// evicted one, it counts the new pod as disrupted for two minutes (disruption.go, buildDisruptedPodMap).
 		w.Gone = pick(random, 2*second, 3*second)
 	}
 	w.Name = fmt.Sprintf("%s-%02d", map[string]string{"Deployment": "web", "StatefulSet": "db"}[w.Kind], i)
@@ -77,7 +77,7 @@ func drawBudget(random *rand.Rand, w *fixture.Workload) {
 	}
 }
 
-// drawPlaces spreads pods over nodes.
+// drawPlaces draws the node of each pod. No two pods are on one node while other nodes have none.
 func drawPlaces(random *rand.Rand, nodes, pods int) []int {
 	places := random.Perm(nodes)[:min(nodes, pods)]
 	all := make([]int, pods)
@@ -89,10 +89,10 @@ func drawPlaces(random *rand.Rand, nodes, pods int) []int {
 
 func pick[T any](random *rand.Rand, choice ...T) T { return choice[random.IntN(len(choice))] }
 
-// kind is the way in which the gaps of a workload are counted.
+// kind is the column of the table in which a workload's gaps are counted.
 type kind int
 
-// The kinds: workloads of two or more replicas, and workloads of one replica that can or cannot have a second one for a while.
+// The kinds: workloads with several replicas, Deployments with one replica, which can surge, and other workloads with one replica.
 const (
 	several kind = iota
 	aloneSurging

@@ -1,11 +1,11 @@
-// Command gaps measures whether users notice an upgrade: for how long Services have no ready endpoint while all pods move to new nodes
-// of a real control plane. It draws layouts of 24 nodes and 30 workloads, each with a Service, from a seed. Every way to move the pods
-// begins with the same layout. The ways are the tool with each given -flags, and xargs -P 4 kubectl drain. The command exits with 1 if
-// a Service of two or more pods had no ready endpoint while the tool moved them. With --move=surge that goes for Deployments of one
-// pod, too.
+// Command gaps measures whether users notice an upgrade: how long Services have no ready endpoint while all pods move to new nodes of
+// a real control plane. It draws layouts of 24 nodes and 30 workloads, each with a Service, from a seed. It moves the pods of each
+// layout in several ways: with the tool, once for each -flags, and with xargs -P 4 kubectl drain. The command exits with 1 if a
+// Service with two or more pods had no ready endpoint while the tool moved them. With --move=surge this also applies to Deployments
+// with one pod.
 //
-// With -crash three workloads of one layout crash on the new nodes. The tool must stop while all Services have a ready endpoint, and
-// name the three. When they are fixed, the same command must succeed.
+// With -crash, three workloads of one layout crash on the new nodes. The tool must stop while all Services have a ready endpoint, and
+// must name the three workloads. After these are fixed, the same command must succeed.
 //
 //	gaps [-layouts N] [-seed N] [-spread] [-flags FLAGS]... [-against FLAGS] [-runs N] [-alone] [-keep FOLDER]
 //	gaps -crash [-seed N] [-keep FOLDER]
@@ -83,7 +83,7 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	return writeTable(out, all, against)
 }
 
-// ways returns all ways to run, and the one among them that the first is compared with; nil for none.
+// ways returns all ways to move the pods. against is the way with which the time of the first is compared; nil for none.
 func (o options) ways() (ways []way, against *way) {
 	flags := o.flags
 	if len(flags) == 0 {

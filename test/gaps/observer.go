@@ -20,14 +20,14 @@ import (
 type service struct {
 	// ready counts the ready endpoints of each slice.
 	ready map[string]int
-	// served is true once the Service has had a ready endpoint. The time before is no gap.
+	// served is true after the Service has had a ready endpoint. The time before that is not a gap.
 	served bool
 	// since is when the Service lost its last ready endpoint; zero while it has one.
 	since time.Time
 	gaps  []time.Duration
 }
 
-// setReady records how many endpoints of a slice are ready from now on.
+// setReady records the number of ready endpoints of a slice, and begins or ends a gap.
 func (s *service) setReady(slice string, ready int, now time.Time) {
 	s.ready[slice] = ready
 	serves := false
@@ -99,8 +99,7 @@ func (all services) serving() []string {
 	return names
 }
 
-// observer watches the EndpointSlices of a namespace. The watch delivers each version of a slice, and a gap is the time between two
-// versions. No gap is missed, as it could be between two samples.
+// observer watches the EndpointSlices of a namespace. The watch delivers each version of a slice, so that even short gaps are seen.
 type observer struct {
 	cancel context.CancelFunc
 	ended  chan error
@@ -109,7 +108,7 @@ type observer struct {
 	services services
 }
 
-// observe starts to watch. Call end to stop.
+// observe starts to watch the EndpointSlices. Call stop to end the watch.
 func observe(ctx context.Context, s *fixture.Fixture) (*observer, error) {
 	client := s.Cluster.Client().DiscoveryV1().EndpointSlices(s.Namespace)
 	list, err := client.List(ctx, metav1.ListOptions{})
@@ -135,7 +134,7 @@ func (o *observer) followWatch(ctx context.Context, watcher watch.Interface) err
 	for event := range watcher.ResultChan() {
 		slice, ok := event.Object.(*discoveryv1.EndpointSlice)
 		if !ok && ctx.Err() != nil {
-			return nil // end was called
+			return nil // stop was called
 		}
 		if !ok {
 			return fmt.Errorf("watching the endpoints: %s: %v", event.Type, event.Object)
@@ -173,7 +172,7 @@ func (o *observer) withoutEndpoint(l *layout) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// stop ends the watch and returns the gaps of each Service that had any.
+// stop ends the watch and returns the gaps, by Service.
 func (o *observer) stop() (map[string][]time.Duration, error) {
 	now := time.Now()
 	o.cancel()

@@ -21,12 +21,12 @@ type way struct {
 	promisesNoGap, promisesForSinglePods bool
 }
 
-// drainWay returns the way without the tool.
+// drainWay returns the way that uses kubectl drain.
 func drainWay() way {
 	return way{name: "xargs -P 4 kubectl drain", line: fixture.DrainLine(pool, fixture.FourAtOnce)}
 }
 
-// toolWay returns the tool with the given flags.
+// toolWay returns the way that uses the tool with the flags.
 func toolWay(flags string) way {
 	return way{
 		name: strings.TrimSpace("kubectl nodeupgrade " + flags), line: strings.TrimSpace(fixture.UpgradeLine(pool, window) + " " + flags),
@@ -38,7 +38,7 @@ func toolWay(flags string) way {
 type outcome struct {
 	layout *layout
 	way    way
-	// took is the time until the way ended. whole is the time until all pods were ready again, which may be later.
+	// took is the time until the command exited. allReady is the time until all pods were ready again, which may be later.
 	took, allReady time.Duration
 	// gaps contains the times without a ready endpoint, by workload. Workloads without a gap are left out.
 	gaps map[string][]time.Duration
@@ -70,7 +70,7 @@ func (p *outcome) sumGaps() (count int, all, longest time.Duration, workload str
 	return count, all, longest, workload
 }
 
-// runOnNewControlPlane runs one way on the layout, on its own control plane.
+// runOnNewControlPlane starts a control plane with the layout, and moves its pods in one way.
 func (l *layout) runOnNewControlPlane(ctx context.Context, w way, keep string) (outcome, error) {
 	s, err := newFixture(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func (l *layout) runOnNewControlPlane(ctx context.Context, w way, keep string) (
 	if err := l.setUp(ctx, s); err != nil {
 		return outcome{}, err
 	}
-	// Both programs are in memory, in whatever order the ways run.
+	// This loads both programs into memory, so that the order of the ways does not matter.
 	if result, err := s.RunLine(ctx, "kubectl nodeupgrade --help"); err != nil || result.Code != 0 {
 		return outcome{}, fmt.Errorf("asking for help: %w: it ended with %d: %s", err, result.Code, result.Stderr)
 	}
@@ -95,7 +95,7 @@ func (l *layout) runOnNewControlPlane(ctx context.Context, w way, keep string) (
 	return l.runAndObserve(ctx, s, o, w, keep)
 }
 
-// runAndObserve runs the way's line and watches until all pods are ready, because a drain ends before that.
+// runAndObserve runs the way's command, and observes the Services until all pods are ready. kubectl drain exits before that.
 func (l *layout) runAndObserve(ctx context.Context, s *fixture.Fixture, o *observer, w way, keep string) (outcome, error) {
 	began := time.Now()
 	result, err := s.RunLine(ctx, w.line)
@@ -120,7 +120,7 @@ func (l *layout) runAndObserve(ctx context.Context, s *fixture.Fixture, o *obser
 	return p, err
 }
 
-// checkMoved returns an error if a pod is on an old node: a way that moves nothing would leave no gap.
+// checkMoved returns an error if a pod is on an old node. A way that moves no pod would have no gap.
 func checkMoved(ctx context.Context, s *fixture.Fixture) error {
 	pods, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -143,7 +143,7 @@ func storeOutput(folder string, l *layout, w way, said string) error {
 	return os.WriteFile(filepath.Join(folder, name), []byte(said), 0o644)
 }
 
-// runAll runs all ways on each layout o.runs times, in turn, and calls tell for each outcome.
+// runAll runs all ways on each layout, one after the other, o.runs times. It calls tell for each outcome.
 func runAll(ctx context.Context, layouts []layout, ways []way, o options, tell func(*outcome)) ([]outcome, error) {
 	var all []outcome
 	for i := range layouts {
@@ -161,8 +161,8 @@ func runAll(ctx context.Context, layouts []layout, ways []way, o options, tell f
 	return all, nil
 }
 
-// medianTime returns the median time until all pods were ready again, of all runs of a way on a layout. Of two in the middle it returns
-// the longer.
+// medianTime returns the median time until all pods were ready again, of all runs of a way on a layout. For an even number of runs, it
+// returns the longer of the two middle times.
 func medianTime(all []outcome, seed uint64, w way) time.Duration {
 	var times []time.Duration
 	for i := range all {

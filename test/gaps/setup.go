@@ -34,7 +34,7 @@ func newFixture(ctx context.Context) (*fixture.Fixture, error) {
 	return fixture.New(ctx, fixture.Options{Log: os.Stderr, Cluster: controlplane.Options{NodeMonitorGrace: time.Minute}})
 }
 
-// setUp creates the old nodes, each pod on the node that the layout has for it, and then the new nodes.
+// setUp creates the old nodes and the pods, each on its node of the layout, and then the new nodes.
 func (l *layout) setUp(ctx context.Context, s *fixture.Fixture) error {
 	old := poolOf(oldImage, l.nodes)
 	old.Taints = []corev1.Taint{{Key: fillingTaint, Effect: corev1.TaintEffectNoSchedule}}
@@ -71,8 +71,8 @@ func removeFillingTaint(node *corev1.Node) {
 	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == fillingTaint })
 }
 
-// bindPods binds each pod to its node instead of the scheduler, which the taint keeps from doing it. The scheduler chooses at random
-// among equal nodes, but every way must begin with the same layout.
+// bindPods binds each pod to its node of the layout. The scheduler would choose at random among equal nodes, and every way must begin
+// with the same layout. A taint keeps the scheduler from binding the pods.
 func (l *layout) bindPods(ctx context.Context, s *fixture.Fixture, old fixture.Pool) error {
 	client := s.Cluster.Client().CoreV1().Pods(s.Namespace)
 	placed, all := map[string]int{}, 0

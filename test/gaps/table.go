@@ -11,7 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 )
 
-// maxTimeRatio is how many times as long as the cheaper way an upgrade may take.
+// maxTimeRatio is the highest allowed ratio of the time of the first way to the time of the way of -against.
 const maxTimeRatio = 1.05
 
 func header() []string {
@@ -52,7 +52,7 @@ func writeTable(w io.Writer, all []outcome, against *way) error {
 	return nil
 }
 
-// brokenPromises lists the gaps of ways that promise to leave none.
+// brokenPromises lists the gaps of ways that must leave no gap.
 func brokenPromises(all []outcome) []string {
 	var broken []string
 	for i := range all {
@@ -92,9 +92,9 @@ func describeBudget(maxUnavailable, minAvailable string) string {
 	}
 }
 
-// findExcessTime compares the tool's first way with the way that leaves out what costs time. It writes the ratio of their median times on
-// each layout, and returns a line if the middle ratio is too high. The times are those until all pods are ready again. An upgrade
-// waits for the pods that left last, but the other way ends before they are ready.
+// findExcessTime compares the tool's first way with the way of -against. It writes the ratio of their median times on each layout, and
+// returns a line if the median ratio is too high. The times are counted until all pods are ready again, because only an upgrade waits
+// for the last pods.
 func findExcessTime(w io.Writer, all []outcome, against *way) []string {
 	if against == nil {
 		return nil
