@@ -32,8 +32,8 @@ func TestArchitectureListsImports(t *testing.T) {
 	reportFaults(t, importTableFaults(readFile(t, "docs/internals/architecture.md"), imported))
 }
 
-// importTableFaults lists the packages without a row, and the rows whose last cell does not list the package's imports. A row is
-// for a folder. Folders in that folder have no row.
+// importTableFaults lists the packages without a row, and the rows whose last cell does not list the package's imports. A row is for a
+// folder, and may also be for the folders below it.
 func importTableFaults(page string, imported map[string]map[string]bool) (faults []string) {
 	row := regexp.MustCompile("(?m)^\\|[^|]*\\| `((?:pkg|cmd)/[\\w/-]+)`(?: with [^|]*)? \\|[^|]*\\| ([^|]*) \\|$")
 	known := map[string]bool{}
@@ -79,7 +79,7 @@ func TestImportTableRule(t *testing.T) {
 	}
 }
 
-// TestStateMachineIsDocumented checks that the package comment names each phase and each state of a node.
+// TestStateMachineIsDocumented checks that the package comment of pkg/upgrade names each phase and each state of a node.
 func TestStateMachineIsDocumented(t *testing.T) {
 	doc := strings.Join(strings.Fields(strings.ReplaceAll(readFile(t, "pkg/upgrade/doc.go"), "//", "")), " ")
 	for _, name := range record.Strategies() {
@@ -98,7 +98,7 @@ func TestStateMachineIsDocumented(t *testing.T) {
 	}
 }
 
-// TestArchitectureListsPurePackages checks that the page names exactly the packages whose purity is tested.
+// TestArchitectureListsPurePackages checks that docs/architecture.md names exactly the folders of pureFolders.
 func TestArchitectureListsPurePackages(t *testing.T) {
 	sentence := regexp.MustCompile("(?m)^((?:`[\\w/]+`(?: with | and |, )?)+) are pure:").FindStringSubmatch(readFile(t, "docs/internals/architecture.md"))
 	if sentence == nil {

@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write the rows of the catalogue into docs/internals/rules.md")
 
-// catalogueRow returns the row of the page for a rule of check.
+// catalogueRow returns the row of docs/rules.md for a rule of check.
 func catalogueRow(r *preflight.Rule) string {
 	verb := map[preflight.Severity]string{
 		preflight.Refuse: "Refuses", preflight.Block: "Blocks", preflight.Error: "Error", preflight.Warn: "Warns", preflight.Note: "Info",
@@ -22,8 +22,8 @@ func catalogueRow(r *preflight.Rule) string {
 	return fmt.Sprintf("| %s | %s: %s | %s |", r.ID, verb, r.Text, r.Source)
 }
 
-// TestRulesPageMatchesTheCatalogue checks that --explain and docs/internals/rules.md say the same. With -update it adds the missing rows to the
-// page.
+// TestRulesPageMatchesTheCatalogue checks that --explain and docs/internals/rules.md have the same texts. With -update it writes the rows into
+// the page.
 func TestRulesPageMatchesTheCatalogue(t *testing.T) {
 	file := filepath.Join(repoRoot(t), rulesPage)
 	text, err := os.ReadFile(file)
@@ -58,7 +58,7 @@ func TestRulesPageMatchesTheCatalogue(t *testing.T) {
 	}
 }
 
-// addRow inserts a row into the findings. These are sorted by their ids and are the last part of the page.
+// addRow inserts a row into the findings, which are the last part of the page and are sorted by their ids.
 func addRow(page, id, row string) string {
 	head, findings, _ := strings.Cut(page, "\n## Findings\n")
 	lines := strings.Split(findings, "\n")

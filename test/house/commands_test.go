@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// printedCommand matches a command in a text that a user can copy.
+// printedCommand matches the beginning of a command that a user can copy.
 func printedCommand() *regexp.Regexp {
 	return regexp.MustCompile(`\b(kubectl|aws (autoscaling|ec2|eks|elbv2|ssm)|gcloud) `)
 }
 
-// commandFaults lists the commands with unquoted words. Such a word follows the command through a verb of a format, or through
-// "+". Words from pkg/shell or nodegroup.Command are quoted.
+// commandFaults lists the commands with unquoted words. A word is unquoted if it is inserted by a verb of a format, or added with "+"
+// without a function of isQuoted.
 func commandFaults(src source) []string {
 	var faults []string
 	commands, inner := printedCommand(), map[ast.Expr]bool{}

@@ -126,7 +126,7 @@ func TestDeployedJobsAreTheSame(t *testing.T) {
 	}
 }
 
-// TestImageIsBuiltWithTheReleasesGo compares the version of Go in the Dockerfile with the one in go.mod, which releases use.
+// TestImageIsBuiltWithTheReleasesGo checks that the Dockerfile has the version of Go of go.mod, which releases use.
 func TestImageIsBuiltWithTheReleasesGo(t *testing.T) {
 	toolchain := regexp.MustCompile(`(?m)^toolchain go(1\.\S+)$`).FindStringSubmatch(readFile(t, "go.mod"))
 	image := regexp.MustCompile(`(?m)^FROM .*\bgolang:(\S+) `).FindStringSubmatch(readFile(t, "deploy/Dockerfile"))

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// mostEmbedded is how many levels of embedded values a type may have. With more levels a reader cannot tell where a field or a
-// method comes from.
+// mostEmbedded is how many levels of embedded values a type may have. With more levels, readers cannot find the type to which a field
+// or a method belongs.
 const mostEmbedded = 2
 
 // TestTypesEmbedFewLevels checks that no type of this module embeds values more than two levels deep.
@@ -43,7 +43,7 @@ func TestTypesEmbedFewLevels(t *testing.T) {
 	}
 }
 
-// TestDeepTypesAreFound checks what the rule finds, and that a type of another module counts as one level.
+// TestDeepTypesAreFound checks deepestEmbedding, also for a type of another module, which counts as one level.
 func TestDeepTypesAreFound(t *testing.T) {
 	const theirs = "package theirs\ntype inner struct{}\ntype middle struct{ inner }\ntype Outer struct{ middle }\n"
 	const ours = `package ours
@@ -91,7 +91,7 @@ func f() {
 	}
 }
 
-// dependencies imports only one package.
+// dependencies is an importer that knows only one package.
 type dependencies struct{ only *types.Package }
 
 // Import implements types.Importer.
@@ -114,7 +114,7 @@ func checkText(t *testing.T, text string, other *types.Package) (*types.Package,
 	return checked, info
 }
 
-// listStructs lists the declared struct types in the order of their positions. It includes types within functions.
+// listStructs lists the declared struct types in the order of their positions, also those in functions.
 func listStructs(info *types.Info) []*types.TypeName {
 	var all []*types.TypeName
 	for _, object := range info.Defs {

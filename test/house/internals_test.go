@@ -16,8 +16,8 @@ import (
 // TestInternalsNameExistingDeclarations checks that the pages of docs/internals name each function with the file that contains it.
 func TestInternalsNameExistingDeclarations(t *testing.T) {
 	pages := map[string]struct {
-		folder string // of files that are named without a folder
-		least  int    // the page names at least so many declarations
+		folder string // the folder of files that the page names without a folder
+		least  int    // how many declarations the page must name at least
 	}{
 		"one-node.md":       {"pkg/upgrade", 40},
 		"eviction-order.md": {"pkg/drain/schedule", 30},
@@ -107,7 +107,7 @@ func writeDuration(number, unit string) string {
 	}
 }
 
-// TestInternalsFaults checks which faults the rule finds.
+// TestInternalsFaults checks the faults that internalsFaults finds.
 func TestInternalsFaults(t *testing.T) {
 	has := map[string][]string{"pkg/upgrade/a.go": {"look"}, "pkg/upgrade/b.go": {"act", "stay"}}
 	text := "`look` (`a.go`), `act`, `look` (`b.go`), `gone` (`a.go`), `act` (`c.go`)"

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// k9sFile is the plugins.yaml of k9s v0.51 (its internal/config/json/schemas/plugins.json), without "inputs": k9s before v0.51
-// does not replace their variables.
+// k9sFile has the fields of plugins.yaml in k9s v0.51 (its internal/config/json/schemas/plugins.json), except "inputs". Earlier
+// versions of k9s do not replace the variables of inputs.
 type k9sFile struct {
 	Plugins map[string]k9sPlugin `json:"plugins"`
 }
@@ -30,8 +30,8 @@ type k9sPlugin struct {
 	OverwriteOutput bool     `json:"overwriteOutput"`
 }
 
-// usedKeys lists the keys that the node view already uses: k9s v0.51's own, and the keys by which v0.32 sorted by ROLE, CPU and MEM.
-// k9s ignores a plugin on one of these keys, and after a sort it uses Shift-P itself.
+// usedKeys lists the keys that the node view already uses: the keys of k9s v0.51, and the keys with which v0.32 sorts by ROLE, CPU and
+// MEM. k9s ignores a plugin with one of these keys. It uses Shift-P itself after a sort.
 func usedKeys() []string {
 	return []string{
 		"c", "d", "e", "q", "r", "s", "u", "y",
@@ -40,7 +40,7 @@ func usedKeys() []string {
 	}
 }
 
-// k9sFaults lists the faults because of which k9s or its user would refuse the file.
+// k9sFaults lists the faults because of which k9s would refuse the file, or because of which its plugins could do damage.
 func k9sFaults(text []byte) []string {
 	var file k9sFile
 	if err := yaml.UnmarshalStrict(text, &file); err != nil {
@@ -99,19 +99,19 @@ func failedChecks(checks ...check) []string {
 	return faults
 }
 
-// hasFlagValue reports whether the value comes directly after the flag.
+// hasFlagValue reports whether the argument after the flag is the value.
 func hasFlagValue(args []string, flag, value string) bool {
 	i := slices.Index(args, flag)
 	return i >= 0 && i+1 < len(args) && args[i+1] == value
 }
 
-// isReadOnly reports whether the command only shows a plan or a status.
+// isReadOnly reports whether the command changes nothing, because it shows only a plan or a status.
 func isReadOnly(args []string) bool {
 	return slices.Contains(args, "--dry-run") || hasFlagValue(args, "nodeupgrade", "status")
 }
 
-// hasSplicedVariable reports whether k9s would replace a variable inside a script. The pattern is that of k9s's Env.Substitute. It matches
-// even $1, but not $@ and $?.
+// hasSplicedVariable reports whether k9s would replace a variable inside a script. It uses the pattern of k9s's Env.Substitute, which
+// matches even $1, but not $@ and $?.
 func hasSplicedVariable(args []string) bool {
 	variable := regexp.MustCompile(`\$!?[\w-]|\$\{`)
 	for i, arg := range args {

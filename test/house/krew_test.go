@@ -54,8 +54,8 @@ func krewPlatforms() []string {
 	}
 }
 
-// krewFaults lists the faults because of which krew's validator or the reviewers of its index would refuse a manifest
-// (internal/index/validation/validate.go and the plugin naming and review guides).
+// krewFaults lists the faults of a manifest that krew's validator (internal/index/validation/validate.go) or the reviewers of its
+// index (the plugin naming and review guides) would find.
 func krewFaults(text []byte) []string {
 	var m manifest
 	if err := yaml.UnmarshalStrict(text, &m); err != nil {
@@ -99,7 +99,7 @@ func wordingFaults(m manifest) []string {
 	)
 }
 
-// platformFaults also checks that the archive has the name that .goreleaser.yaml gives it.
+// platformFaults lists the faults of a platform. It also checks that the archive has the name that .goreleaser.yaml gives it.
 func platformFaults(m manifest, p krewPlatform) []string {
 	ext, exe := ".tar.gz", ""
 	if p.Selector.MatchLabels.OS == "windows" {

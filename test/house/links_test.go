@@ -51,7 +51,7 @@ func anchorsOf(page string) map[string]bool {
 	return anchors
 }
 
-// linkFaults lists the links of a page without a target. pages has the text of each Markdown file by its path, and exists reports
+// linkFaults lists the links of a page that have no target. pages contains the text of each Markdown file by its path. exists reports
 // whether another file exists.
 func linkFaults(name string, pages map[string]string, exists func(string) bool) []string {
 	var faults []string

@@ -21,8 +21,8 @@ func requiredVersions(goMod string) map[string]string {
 	return versions
 }
 
-// versionFaults lists the modules that both files require at different versions. Packages of such a module, and all packages that
-// import them, are compiled twice.
+// versionFaults lists the modules that both files require in different versions. Packages of such a module, and all packages that
+// import them, would be compiled twice.
 func versionFaults(product, controlPlane string) []string {
 	var faults []string
 	ours, theirs := requiredVersions(product), requiredVersions(controlPlane)
@@ -50,7 +50,7 @@ func TestVersionRule(t *testing.T) {
 	}
 }
 
-// dependencyFaults lists the modules that only one of go.mod and docs/dependencies.md lists. Indirect requirements do not count.
+// dependencyFaults lists the modules that are only in go.mod or only in docs/dependencies.md. Indirect requirements do not count.
 func dependencyFaults(goMod, page string) []string {
 	var direct, described []string
 	for line := range strings.Lines(goMod) {

@@ -16,12 +16,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// impliedActions are the actions that AWS requires in addition to a called one. LaunchInstances launches through a fleet, and a
-// caller that sets a group's template version must be allowed to launch from it.
+// impliedActions returns the actions that AWS requires in addition to the called ones. LaunchInstances launches through a fleet. A
+// caller that sets a group's template version must be allowed to launch instances from it.
 func impliedActions() []string { return []string{"ec2:CreateFleet", "ec2:RunInstances"} }
 
-// calledActions returns the AWS actions that the sources call, with the names that policies use. Each call takes an input with
-// the action's name. It omits STS, because GetCallerIdentity is always allowed.
+// calledActions returns the AWS actions that the sources call, with the names that policies use. It finds a call by the type of its
+// input, which has the action's name. It omits STS, because GetCallerIdentity is always allowed.
 func calledActions(srcs []source) map[string]bool {
 	called := map[string]bool{}
 	for _, src := range srcs {
@@ -47,7 +47,7 @@ func calledActions(srcs []source) map[string]bool {
 	return called
 }
 
-// policyFor returns the file that allows an action. Upgrades work without the action that asks IAM.
+// policyFor returns the file that must allow an action. The action of IAM has its own file, because upgrades work without it.
 func policyFor(action string) string {
 	service, name, _ := strings.Cut(action, ":")
 	isRead := strings.HasPrefix(name, "Describe") || strings.HasPrefix(name, "List") || strings.HasPrefix(name, "Get")
@@ -61,7 +61,7 @@ func policyFor(action string) string {
 	}
 }
 
-// roleFaults lists the rules of Kubernetes roles outside docs/permissions: a second copy of them would become outdated.
+// roleFaults returns a fault if a file outside docs/permissions defines a Kubernetes role. Such a copy would become outdated.
 func roleFaults(name, text string) []string {
 	if isUnder(name, "docs/permissions") || !regexp.MustCompile(`(?m)^\s*kind: (Cluster)?Role\s*$`).MatchString(text) || !regexp.MustCompile(`(?m)^\s*rules:`).MatchString(text) {
 		return nil
@@ -89,8 +89,8 @@ func TestRolesAreOnlyInPermissions(t *testing.T) {
 	}
 }
 
-// TestCronJobBindsPublishedRoles checks that docs/cronjob.md binds roles of docs/permissions, each with its kind and namespace
-// there.
+// TestCronJobBindsPublishedRoles checks that docs/cronjob.md binds only roles of docs/permissions, with the right kinds and
+// namespaces.
 func TestCronJobBindsPublishedRoles(t *testing.T) {
 	published := map[string]bool{}
 	for _, file := range []string{"kubernetes-read.yaml", "kubernetes-operate.yaml"} {
@@ -151,8 +151,7 @@ func TestRoleRule(t *testing.T) {
 	}
 }
 
-// TestPoliciesMatchCalledActions compares the published IAM policies with the calls in the code. They must allow exactly the called
-// actions.
+// TestPoliciesMatchCalledActions checks that the published IAM policies allow exactly the actions that the code calls.
 func TestPoliciesMatchCalledActions(t *testing.T) {
 	granted := map[string]string{}
 	for _, file := range []string{"aws-read.json", "aws-operate.json", "aws-simulate.json"} {

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// TestPredicatesHaveNoSideEffects checks that a function whose name asks a question changes nothing that its caller can see.
+// TestPredicatesHaveNoSideEffects checks that functions with a name such as isReady or hasPods change nothing that their callers can
+// see.
 func TestPredicatesHaveNoSideEffects(t *testing.T) {
 	loaded, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax, Dir: repoRoot(t)}, "./pkg/...", "./cmd/...")
 	if err != nil {
@@ -37,7 +38,7 @@ func TestPredicatesHaveNoSideEffects(t *testing.T) {
 	}
 }
 
-// TestPredicatesWithSideEffectsAreFound checks what the rule finds, and what does not count as a change.
+// TestPredicatesWithSideEffectsAreFound checks which changes findChangers finds, and which do not count.
 func TestPredicatesWithSideEffectsAreFound(t *testing.T) {
 	const head = "package p\ntype part struct{ n int }\ntype box struct { n int; m map[string]int; p part; q *part }\nfunc (b *box) put(n int) { b.n = n }\nfunc look(b *box) int { return b.n }\n"
 	for body, want := range map[string]string{
@@ -72,7 +73,7 @@ func TestPredicatesWithSideEffectsAreFound(t *testing.T) {
 	}
 }
 
-// questions are the first words of names that ask a question.
+// questions returns the first words of names of predicates.
 func questions() []string { return []string{"is", "has", "can", "are", "must", "may"} }
 
 // isQuestion reports whether the name begins with such a word.
@@ -83,14 +84,13 @@ func isQuestion(name string) bool {
 	})
 }
 
-// cachingFunctions are functions that store their result in a field, so that they compute it only once. Nothing else depends on the stored
-// result.
+// cachingFunctions returns the functions that store their result in a field, so that they compute it only once. No other function
+// reads the stored result.
 func cachingFunctions() []string {
 	return []string{"classifyPodsOf", "findClosingTaint", "findShortage", "guardOf", "budgetsOfPeers"}
 }
 
-// changers finds the functions that change something through their receiver or a parameter. why says for each of them what it
-// changes.
+// changers contains all functions. why describes what a function changes through its receiver or a parameter; "" for no change.
 type changers struct {
 	info  map[*types.Func]*types.Info
 	decls map[*types.Func]*ast.FuncDecl
@@ -131,7 +131,7 @@ func (c *changers) functions() []*types.Func {
 	return all
 }
 
-// describeChange returns what the function changes through its receiver or a parameter, "" if no change is known.
+// describeChange describes what the function changes through its receiver or a parameter. It returns "" if no change is known.
 func (c *changers) describeChange(f *types.Func) (why string) {
 	decl, info := c.decls[f], c.info[f]
 	shared := map[types.Object]bool{}
@@ -167,7 +167,7 @@ func (c *changers) describeChange(f *types.Func) (why string) {
 	return why
 }
 
-// describeChangeByCall returns which values shared with the caller the call changes.
+// describeChangeByCall describes how the call changes a value that is shared with the caller. It returns "" if it changes none.
 func (c *changers) describeChangeByCall(info *types.Info, call *ast.CallExpr, shared map[types.Object]bool) string {
 	var called types.Object
 	given := slices.ContainsFunc(call.Args, func(e ast.Expr) bool { return isSharedReference(info, e, shared) })
@@ -193,8 +193,8 @@ func (c *changers) describeChangeByCall(info *types.Info, call *ast.CallExpr, sh
 	return ""
 }
 
-// isVisibleToCaller reports whether the caller sees a change of the place: a shared value reaches the place through a pointer, a map or a
-// slice.
+// isVisibleToCaller reports whether the caller sees a change of the place, because the place is reached from a shared value through a
+// pointer, a map or a slice.
 func isVisibleToCaller(info *types.Info, place ast.Expr, shared map[types.Object]bool) bool {
 	through := false
 	for {

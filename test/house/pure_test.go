@@ -18,24 +18,24 @@ import (
 // seededFolder is the only pure folder that may draw random numbers. It draws them from a seed.
 const seededFolder = "pkg/drain"
 
-// pureFolders lists the folders whose packages only decide.
+// pureFolders lists the folders whose packages are pure: they only compute decisions.
 func pureFolders() []string {
 	return []string{seededFolder, "pkg/nodegroup", "pkg/nodemark", "pkg/preflight", "pkg/report", "pkg/shell", "pkg/simulate", "pkg/trim", "pkg/upgrade"}
 }
 
-// serverLibraries lists the libraries that connect to a server. Not even a dependency of a pure package may import them.
+// serverLibraries lists the libraries that connect to a server. Neither a pure package nor its dependencies may import them.
 func serverLibraries() []string {
 	return []string{"k8s.io/client-go", "github.com/aws", "google.golang.org/api", "cloud.google.com/go"}
 }
 
-// forbiddenImports lists the packages that a pure file may not import, with everything below them. The exception is net/netip, whose
-// addresses are values.
+// forbiddenImports lists the packages that a pure file may not import. The list includes all packages below them, except net/netip,
+// whose addresses are values.
 func forbiddenImports() []string {
 	return append(serverLibraries(), "net", "os", "syscall", "math/rand", "crypto/rand")
 }
 
-// allowedNames maps an import to those of its names that a pure file may use. They are a random source with its seed, and the type
-// that k8s.io/api's functions need (its zero value logs nowhere; klog.Background writes to stderr).
+// allowedNames maps an import to the only names of it that a pure file may use. From math/rand/v2, these are generators with a seed.
+// From klog, it is the type that functions of k8s.io/api need. Its zero value logs nothing, but klog.Background writes to stderr.
 func allowedNames() map[string][]string {
 	return map[string][]string{
 		"math/rand/v2":   {"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "PCG", "ChaCha8", "Zipf", "Source"},
@@ -43,8 +43,7 @@ func allowedNames() map[string][]string {
 	}
 }
 
-// forbiddenNames maps an import to those of its names that a pure file may not use, because they make a decision depend on the
-// current time.
+// forbiddenNames maps an import to the names of it that a pure file may not use, because a decision would depend on the current time.
 func forbiddenNames() map[string][]string {
 	return map[string][]string{
 		"time": {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"},
@@ -60,8 +59,8 @@ func mayName(imported, name string) bool {
 	return !slices.Contains(forbiddenNames()[imported], name)
 }
 
-// pureFaults lists everything that a file of a pure package does beyond deciding: a forbidden import, a use of the clock, an
-// unseeded random number, a logger, a goroutine.
+// pureFaults lists what a file of a pure package may not contain: a forbidden import, a use of the clock, random numbers without a
+// seed, a logger, or a goroutine.
 func pureFaults(src source) []string {
 	faults := impureImports(src)
 	names := importNames(src)

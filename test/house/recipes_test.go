@@ -14,8 +14,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// TestRecipesAreComplete builds the product with a made-up provider, strategy, rule and flag. Each of them is a new folder
-// or file, and lines in the files that its recipe names. Other files do not change.
+// TestRecipesAreComplete builds the product with a made-up provider, strategy, rule and flag. Each of them consists of a new folder or
+// file, and of lines in the files that its recipe in CONTRIBUTING.md names. No other file changes.
 func TestRecipesAreComplete(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the product")
@@ -89,8 +89,7 @@ func TestRecipesNameDeclarations(t *testing.T) {
 // overlay is the repository with some changed and added files, by name.
 type overlay struct{ files map[string]string }
 
-// applyRecipe adds the files of a recipe. An existing file gets lines after one of its lines, which must be unique. The file must be
-// among those that the recipe names.
+// applyRecipe adds the files of a recipe. In an existing file, it adds lines after a unique line. The recipe must name that file.
 func (o overlay) applyRecipe(t *testing.T, recipe string, mayChange []string) {
 	t.Helper()
 	archive, err := txtar.ParseFile(recipe)

@@ -31,7 +31,7 @@ type archiveFile struct {
 	Info fileInfo `json:"info"`
 }
 
-// fileInfo is the metadata of a file in an archive. Empty fields are taken from the checkout, and differ between machines.
+// fileInfo is the metadata of a file in an archive. An empty field means the value in the checkout, which differs between machines.
 type fileInfo struct {
 	Owner string `json:"owner"`
 	Group string `json:"group"`
@@ -133,8 +133,7 @@ archives:
 	}
 }
 
-// TestKrewBotTemplateGivesTheManifest fills in .krew.yaml as krew-release-bot does, with the version of krew.yaml, and compares the
-// result with krew.yaml.
+// TestKrewBotTemplateGivesTheManifest checks that .krew.yaml, filled in as krew-release-bot does, is the same as krew.yaml.
 func TestKrewBotTemplateGivesTheManifest(t *testing.T) {
 	krew := readFile(t, "krew.yaml")
 	var m manifest
@@ -154,8 +153,8 @@ func withoutComments(text string) string {
 	return strings.TrimSpace(regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(text, ""))
 }
 
-// versionFlagFaults lists the files whose -X flag sets no variable of pkg/plugin. The linker ignores a name that does not exist, so the
-// version would stay empty.
+// versionFlagFaults lists the files whose -X flag sets no variable of pkg/plugin. The linker ignores a name that does not exist, so
+// the version would stay empty.
 func versionFlagFaults(builds map[string]string, plugin []source) []string {
 	stamp := regexp.MustCompile(`-X \S+/pkg/plugin\.(\w+)=`)
 	var faults []string

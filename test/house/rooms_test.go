@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// room is a row of the table of rooms. It lists what the packages of a folder may import besides the standard library: folders of
-// this module and libraries. A folder stands only for itself or, with "/...", for its tree. A library includes everything below
-// it.
+// room is a row of the table of rooms. It lists what the packages of a folder may import in addition to the standard library. own
+// lists folders of this module: "/..." includes the folders below. libs lists libraries with all their packages.
 type room struct {
 	own  []string
 	libs []string

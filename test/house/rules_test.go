@@ -55,8 +55,8 @@ func definedRules(page string) map[string]bool {
 	return defined
 }
 
-// citationFaults lists the ids that a file cites and that are not defined, also in ranges such as K01–K03. It also lists
-// citations of a specification that is kept elsewhere, by the number of its section.
+// citationFaults lists the ids that a file cites and that are not defined, also in ranges such as K01–K03. It also lists citations of
+// sections of a specification outside this repository.
 func citationFaults(name, text string, defined map[string]bool) []string {
 	var faults []string
 	n := 0
@@ -90,7 +90,8 @@ func citedIDs(line string) []string {
 	return slices.Sorted(maps.Keys(ids))
 }
 
-// filesThatMayCite lists the files that may cite a rule: Go, Markdown, and the files of testdata folders. Paths are relative to the top.
+// filesThatMayCite lists the files that may cite a rule: Go, Markdown, and the files of testdata folders. Paths are relative to the
+// top.
 func filesThatMayCite(t *testing.T) []string {
 	t.Helper()
 	top := repoRoot(t)
@@ -133,8 +134,8 @@ func TestCitedRulesAreDefined(t *testing.T) {
 	}
 }
 
-// TestRulesAreHeld checks that each rule of EKS and GKE, and each of check, is cited by a test and by a mutant, or that the page
-// says why the rule is not this tool's. "make rules CHECK=1" checks that the tests fail with the mutants.
+// TestRulesAreHeld checks that a test and a mutant cite each rule about EKS, GKE and check, or that the page says why this tool does
+// not have to follow the rule. "make rules CHECK=1" checks that the tests fail with the mutants.
 func TestRulesAreHeld(t *testing.T) {
 	rules, err := rulebook.Read(os.DirFS(repoRoot(t)), rulebook.Families)
 	if err != nil || len(rules) == 0 {

@@ -16,8 +16,7 @@ import (
 
 const module = "github.com/kubectl-nodeupgrade/kubectl-nodeupgrade"
 
-// source is one parsed Go file. Its path is relative to the top of the
-// repository and has forward slashes.
+// source is one parsed Go file. Its path is relative to the top of the repository and has forward slashes.
 type source struct {
 	path string
 	fset *token.FileSet
@@ -36,7 +35,7 @@ func parse(name string, text any) (source, error) {
 func (s source) dir() string  { return path.Dir(s.path) }
 func (s source) isTest() bool { return strings.HasSuffix(s.path, "_test.go") }
 
-// fault returns a message with its position, in the form that editors can jump to.
+// fault returns a message with its position, in a form that editors understand.
 func (s source) fault(at token.Pos, format string, args ...any) string {
 	return fmt.Sprintf("%s:%d: %s", s.path, s.fset.Position(at).Line, fmt.Sprintf(format, args...))
 }
@@ -96,7 +95,8 @@ func sources(t *testing.T) []source {
 	return all
 }
 
-// skipFolder skips what the go command skips: folders that start with a dot, testdata and nested modules.
+// skipFolder returns filepath.SkipDir for the folders that the go command skips: names with a leading dot, testdata, and nested
+// modules.
 func skipFolder(top, name, base string) error {
 	if name == top {
 		return nil
@@ -125,7 +125,7 @@ func isUnder(name, tree string) bool {
 	return name == tree || strings.HasPrefix(name, tree+"/")
 }
 
-// reportFaults fails the test with each fault found.
+// reportFaults reports each fault as an error of the test.
 func reportFaults(t *testing.T, faults []string) {
 	t.Helper()
 	for _, fault := range faults {
@@ -133,7 +133,7 @@ func reportFaults(t *testing.T, faults []string) {
 	}
 }
 
-// checkFaults fails the test unless exactly one fault was found that contains the text. An empty text stands for no fault.
+// checkFaults checks that there is exactly one fault and that it contains the text want. If want is "", there must be no fault.
 func checkFaults(t *testing.T, faults []string, want string) {
 	t.Helper()
 	switch {

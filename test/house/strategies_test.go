@@ -16,8 +16,7 @@ func strategyNames() []string {
 	return []string{"Surge", "BlueGreen", "AutoscaledBlueGreen", "ShortLived", "Delegated"}
 }
 
-// strategyFaults lists where a file compares a strategy's name instead of its traits. Such a comparison would treat a new
-// strategy wrongly.
+// strategyFaults lists where a file uses a strategy's name instead of its traits. Such code would treat a new strategy wrongly.
 func strategyFaults(src source) (faults []string) {
 	if src.isTest() || !isUnder(src.path, "pkg") || isUnder(src.path, "pkg/upgrade") || slices.Contains(strategyAdvisers(), src.path) {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// readFile returns a file's text; its path is relative to the top of the repository.
+// readFile returns the text of a file. Its path is relative to the top of the repository.
 func readFile(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(repoRoot(t), filepath.FromSlash(name)))
@@ -19,7 +19,7 @@ func readFile(t *testing.T, name string) string {
 	return string(text)
 }
 
-// completionFaults lists the faults that prevent kubectl from completing through the script.
+// completionFaults lists the faults because of which kubectl could not use the completion script.
 func completionFaults(text string, mode os.FileMode) []string {
 	call := regexp.MustCompile(`(?m)^exec kubectl-nodeupgrade __complete "\$@"$`)
 	return failedChecks(
@@ -67,7 +67,7 @@ func targetsWithHelp(makefile string) map[string]string {
 	return found
 }
 
-// targetFaults lists the promised targets that are missing or have no text.
+// targetFaults lists the promised targets that the Makefile does not have, or that have no text in "make help".
 func targetFaults(makefile string, promised []string) []string {
 	found := targetsWithHelp(makefile)
 	var faults []string
@@ -137,7 +137,7 @@ func TestMakeTargetsInTexts(t *testing.T) {
 	}
 }
 
-// moduleFaults lists the lines because of which "go install …@version" refuses a module.
+// moduleFaults returns a fault if go.mod has a line because of which "go install …@version" refuses the module.
 func moduleFaults(gomod string) []string {
 	replace := regexp.MustCompile(`(?m)^(replace|exclude)\b`)
 	return failedChecks(check{!replace.MatchString(gomod), "go.mod replaces or excludes a module: go install refuses it"})
@@ -159,8 +159,8 @@ func TestModuleRule(t *testing.T) {
 	}
 }
 
-// namedFiles lists the files and folders of the repository that a text names in backquotes. It omits names with a part in capitals,
-// because these are placeholders.
+// namedFiles lists the files and folders of the repository that a text names in backquotes. It omits names with capital letters, which
+// are placeholders.
 func namedFiles(text string) []string {
 	var names []string
 	for _, m := range regexp.MustCompile("`((?:cmd|docs|pkg|test)/[a-z0-9_./-]+)`").FindAllStringSubmatch(text, -1) {

@@ -1,4 +1,5 @@
-// Package mutant plants bugs in the product, one at a time, and never in its source: a build uses a changed copy of one file instead.
+// Package mutant plants bugs in builds of the product. It does not change the product's source: a build uses a changed copy of one
+// file instead.
 package mutant
 
 import (
@@ -15,8 +16,8 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// Mutant is one bug to plant: what is wrong, and which text of which source file is replaced. The old text must be in the source
-// exactly once. A change of the source that affects a mutant is therefore noticed.
+// Mutant is one bug: a description, and a text of a source file with its replacement. The source must contain the old text exactly
+// once, so that a change of the source that affects the mutant is noticed.
 type Mutant struct {
 	Name, What, File string
 	old, with        string
@@ -25,10 +26,10 @@ type Mutant struct {
 }
 
 // List reads the mutants of a folder, sorted by name. It does not read their sources. The folder has a txtar archive for each source
-// file: pkg/x/y.txtar for pkg/x/y.go. Each mutant has three files in its archive: NAME, which says what is wrong, old, which is text
-// of the source, and new, which replaces it.
+// file: pkg/x/y.txtar for pkg/x/y.go. Each mutant is three files in its archive. The first has the mutant's name and describes the
+// bug. The second, old, is a text of the source. The third, new, replaces that text.
 //
-// Errors: the folder cannot be read; an archive has other files than these; two mutants have one name.
+// Errors: the folder cannot be read; an archive has other files; two mutants have the same name.
 func List(folder fs.FS) ([]Mutant, error) {
 	var mutants []Mutant
 	err := fs.WalkDir(folder, ".", func(name string, _ fs.DirEntry, err error) error {
@@ -100,7 +101,7 @@ func ReadAll(dir, only string) ([]Mutant, error) {
 	return mutants, errors.Join(broken...)
 }
 
-// applyToSource sets the source with the bug in it.
+// applyToSource reads the source file and sets m.source, the text with the bug.
 func (m *Mutant) applyToSource() error {
 	text, err := os.ReadFile(m.File)
 	if err != nil {

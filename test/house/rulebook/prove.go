@@ -16,8 +16,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/mutant"
 )
 
-// Prove plants each mutant that cites one of the rules, runs the tests that cite the same rules, and records which tests fail.
-// The working directory must be the top of the checkout.
+// Prove plants each mutant that cites one of the rules, runs the tests that cite the same rules, and records the tests that fail in
+// Rule.Broken. The working directory must be the top of the checkout.
 func Prove(ctx context.Context, rules []Rule, parallel int) error {
 	var mutants []mutant.Mutant
 	for _, folder := range folders() {
@@ -55,7 +55,7 @@ func Prove(ctx context.Context, rules []Rule, parallel int) error {
 	return nil
 }
 
-// testsFor returns the tests of all rules that the mutant cites, if their packages are built from the mutant's file.
+// testsFor returns the tests of all rules that the mutant cites, without tests that are not built from the mutant's file.
 func testsFor(rules []Rule, m *mutant.Mutant, built map[string][]string) []Test {
 	var tests []Test
 	for i := range rules {
@@ -107,7 +107,7 @@ func noteBroken(rules []Rule, mutant string, failed []testEvent) {
 // testEvent is a line of go test -json.
 type testEvent struct{ Action, Package, Test string }
 
-// runWithMutant runs tests with the mutant in place of the original file and returns those that fail.
+// runWithMutant runs tests with the mutant in place of the original file and returns the tests that fail.
 func runWithMutant(ctx context.Context, m *mutant.Mutant, tests []Test) ([]testEvent, error) {
 	scratch, err := os.MkdirTemp("", "mutant")
 	if err != nil {

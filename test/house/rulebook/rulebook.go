@@ -16,33 +16,34 @@ import (
 // scenarios is the folder of the transcripts of upgrades. Each file is a case of TestScenarios.
 const scenarios = "pkg/upgrade/testdata"
 
-// manifests is the folder of the clusters in which the rules of check find something, or nothing. Each file is the case of
-// TestRules with its name. It belongs to the rule whose id is the prefix of its name.
+// manifests is the folder of the test clusters for the rules of check. Each file is a case of TestRules. The file's name begins with
+// the id of its rule.
 const manifests = "pkg/preflight/testdata/rules"
 
 // Families are the families of rules that need tests and mutants, as a regular expression: the behaviour of EKS and GKE,
 // untrusted inputs (S30 and later), and the findings of check.
 const Families = "(?:E|G|S3|CAP|IAM|LB|NG|PDB|POD|PRB|RBAC|REP|STR|SYS|TERM|TSC|VER|WH)"
 
-// Page defines the rules, each in a row of a table. A line "* E63: why" says that this tool does not have to follow a rule.
+// Page is the page that defines the rules, each in a row of a table. A line "* E63: why" says why this tool does not have to follow a
+// rule.
 const Page = "docs/internals/rules.md"
 
 // folders lists the folders of planted bugs: those that the random worlds find, and those that only a rule's tests find.
 func folders() []string { return []string{"test/worlds/mutants", "test/house/mutants"} }
 
-// Rule is a rule of the page with its tests and mutants. Mutants are names, sorted. Apart is why this tool does not have to
-// follow the rule, or "".
+// Rule is a rule of the page with its tests and the sorted names of its mutants. Apart is the reason why this tool does not have to
+// follow the rule; "" if it has to.
 type Rule struct {
 	ID, Text, Apart string
 	Tests           []Test
 	Mutants         []string
-	// Broken are the Tests that fail with one of the mutants. Tried is set once the mutants were run.
+	// Broken contains the Tests that fail with one of the mutants. Tried is true after the mutants were run.
 	Broken []Test
 	Tried  bool
 }
 
-// Verdict returns "held", why the rule is not this tool's, or "not held" and what is missing. If no mutant of the rule breaks a
-// test, the test does not count.
+// Verdict returns "held", or "not ours" with the reason, or "not held" with what is missing. After the mutants were run, tests count
+// only if a mutant breaks one of them.
 func (r *Rule) Verdict() string {
 	switch {
 	case r.Apart != "":
@@ -58,7 +59,7 @@ func (r *Rule) Verdict() string {
 	}
 }
 
-// IsHeld reports whether the rule is held or not this tool's.
+// IsHeld reports whether the rule is held, or this tool does not have to follow it.
 func (r *Rule) IsHeld() bool { return !strings.HasPrefix(r.Verdict(), "not held") }
 
 // Read reads the rules of the families, "E" or "[EG]", from the top of a checkout.

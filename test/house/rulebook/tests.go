@@ -16,8 +16,7 @@ import (
 type Test struct {
 	// Dir is the package's folder.
 	Dir, Name string
-	// Case is a part of the names of the cases that count: the rule, or a file of scenarios. Other cases of the test do not
-	// count.
+	// Case is a part of the names of the test's cases that cite the rule: the rule's id, or the name of a file. "" means all cases.
 	Case string
 }
 
@@ -30,8 +29,8 @@ func (t Test) matches(dir, named string) bool {
 	return dir == t.Dir && name == t.Name && strings.Contains(sub, t.Case)
 }
 
-// addTests adds the tests of a file to the rules that they cite: in their own comments and texts, or in the names of their cases.
-// A citation in a helper of tests does not count.
+// addTests adds the tests of a file to the rules that they cite in their comments, their strings, or the names of their cases.
+// Citations in test helpers do not count.
 func addTests(top fs.FS, name string, at map[string]*Rule) error {
 	text, err := fs.ReadFile(top, name)
 	if err != nil {
@@ -57,7 +56,7 @@ func addTests(top fs.FS, name string, at map[string]*Rule) error {
 	return nil
 }
 
-// addScenarios adds a file of scenarios to the rules that are cited before its lines. A mutant must break one scenario of the
+// addScenarios adds a file of scenarios to the rules that its comments cite. A mutant of such a rule must break one scenario of the
 // file.
 func addScenarios(top fs.FS, name string, at map[string]*Rule) error {
 	text, err := fs.ReadFile(top, name)
@@ -75,7 +74,7 @@ func addScenarios(top fs.FS, name string, at map[string]*Rule) error {
 	return nil
 }
 
-// addTest adds a test once. The rule is nil if the id belongs to another family.
+// addTest adds a test unless the rule has it. It does nothing if the rule is nil, because its id belongs to another family.
 func (r *Rule) addTest(t Test) {
 	if r != nil && !slices.Contains(r.Tests, t) {
 		r.Tests = append(r.Tests, t)

@@ -1,6 +1,6 @@
-// Command rules prints the rules of docs/internals/rules.md for upgrades by EKS and GKE and for check, each with the tests and the mutants
-// that cite it. It returns an error if a rule lacks tests or mutants, unless the page says that the tool does not have to follow
-// the rule. With -check it also returns an error if a rule's tests pass although its mutants are planted.
+// Command rules prints the rules of docs/internals/rules.md about upgrades by EKS and GKE and about check, each with the tests and the mutants
+// that cite it. It fails if a rule lacks tests or mutants, unless the page says that the tool does not have to follow the rule. With
+// -check it also plants the mutants, and fails if a rule's tests pass nevertheless.
 package main
 
 import (
@@ -79,7 +79,8 @@ func shorten(text string, most int) string {
 	return text
 }
 
-// describeTests names one of the rule's tests. After mutants were tried, it names one of the tests that they broke, and how many.
+// describeTests returns the name of the rule's first test, and how many more there are. After the mutants were tried, it returns the
+// name of the first test that they broke, and the number of broken tests.
 func describeTests(r *rulebook.Rule) string {
 	tests := r.Tests
 	if len(r.Broken) > 0 {
