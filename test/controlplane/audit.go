@@ -19,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
-// Event is one request that the API server has answered, read from its audit log. It has the fields of audit.k8s.io/v1 Event that
-// tests need.
+// Event is a request that the API server has answered, from its audit log. It has those fields of audit.k8s.io/v1 Event that tests
+// need.
 type Event struct {
 	AuditID    types.UID `json:"auditID"`
 	Stage      string    `json:"stage"`
@@ -38,7 +38,7 @@ type Event struct {
 	Completed      time.Time       `json:"stageTimestamp"`
 }
 
-// ObjectRef is the object of a request. Name and Namespace are empty for lists. Name is also empty if the server chose the name.
+// ObjectRef is the object of a request. Name is empty for lists, and if the server chooses the name.
 type ObjectRef struct {
 	APIGroup    string `json:"apiGroup"`
 	Resource    string `json:"resource"`
@@ -54,12 +54,12 @@ type ResponseStatus struct {
 	Message string `json:"message"`
 }
 
-// IsMutating reports whether the request changes something, unless it is a dry run.
+// IsMutating reports whether the request changes something. It is also true for dry runs.
 func (e Event) IsMutating() bool {
 	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, e.Verb)
 }
 
-// IsEviction reports whether the request asks for a pod's eviction.
+// IsEviction reports whether the request is an eviction of a pod.
 func (e Event) IsEviction() bool {
 	return e.Verb == "create" && e.ObjectRef.Resource == "pods" && e.ObjectRef.Subresource == "eviction"
 }
@@ -70,8 +70,7 @@ func (e Event) IsFromComponent() bool {
 		[]string{controllerManagerUser, schedulerUser, kwokUser}, e.User.Username)
 }
 
-// IsDryRun reports whether the request is a dry run: by its query, or by the delete options in its body. Evictions have them in the
-// body.
+// IsDryRun reports whether the request is a dry run. A dry run is requested in the query, or in the delete options of the body.
 func (e Event) IsDryRun() bool {
 	if uri, err := url.ParseRequestURI(e.RequestURI); err == nil && uri.Query().Has("dryRun") {
 		return true
@@ -82,27 +81,27 @@ func (e Event) IsDryRun() bool {
 			DryRun []string `json:"dryRun"`
 		} `json:"deleteOptions"`
 	}
-	// A body that is no object, such as a JSON patch, contains no delete options.
+	// A body that is not an object, such as a JSON patch, has no delete options.
 	if json.Unmarshal(e.RequestObject, &body) != nil {
 		return false
 	}
 	return len(body.DryRun)+len(body.DeleteOptions.DryRun) > 0
 }
 
-// markerAgent is the prefix of the user agent of AuditEvents' own requests. They mark the end of the log.
+// markerAgent is the prefix of the user agent of the requests with which AuditEvents marks the end of the log.
 const markerAgent = "audit-marker/"
 
-// auditLog is the part of the audit log that was read so far.
+// auditLog contains the events that were read so far from the audit log.
 type auditLog struct {
 	mu     sync.Mutex
 	offset int64 // where the next line begins
 	events []Event
 }
 
-// AuditEvents returns the requests answered so far, in the order of the log. It includes every request whose answer the caller
-// has received. It returns an error if the log cannot be read, or if ctx ends first.
+// AuditEvents returns the requests that were answered so far, in the order of the log. It includes every request whose answer the
+// caller has received. It returns an error if the log cannot be read, or if ctx ends first.
 func (c *Cluster) AuditEvents(ctx context.Context) ([]Event, error) {
-	c.audit.mu.Lock() // also while the mark is written, so that no other reader reads past the mark
+	c.audit.mu.Lock() // also while the marker is written: no other call may read past it
 	defer c.audit.mu.Unlock()
 	marker := markerAgent + string(uuid.NewUUID())
 	if err := c.markAuditLog(ctx, marker); err != nil {
@@ -152,7 +151,7 @@ func (c *Cluster) markAuditLog(ctx context.Context, userAgent string) error {
 		SetHeader("User-Agent", userAgent).Do(ctx).Error()
 }
 
-// decodeAudit decodes whole lines. It omits requests that are not yet answered, and the marks of earlier calls.
+// decodeAudit decodes whole lines. It omits requests without an answer, and the markers of AuditEvents.
 func decodeAudit(log []byte) ([]Event, error) {
 	var events []Event
 	for line := range bytes.Lines(log) {

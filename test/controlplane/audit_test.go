@@ -54,7 +54,7 @@ func TestEventsAreClassified(t *testing.T) {
 	}
 }
 
-// completedEvent returns the event as a completed one, on one line.
+// completedEvent returns the event on one line, with the stage of an answered request.
 func completedEvent(event string) string {
 	out := []byte(`{"stage":"ResponseComplete",`)
 	for _, b := range []byte(event[1:]) {
@@ -85,7 +85,7 @@ func TestDecodeAuditRefusesHalfALine(t *testing.T) {
 	}
 }
 
-// testAuditListsEachEventOnce reads the log twice. The second result must contain the first events and the new ones, each once.
+// testAuditListsEachEventOnce reads the log twice. The second result must contain the old events and the new ones, each once.
 func testAuditListsEachEventOnce(t *testing.T, s *space) {
 	before := s.auditEvents(t)
 	if _, err := s.Client().CoreV1().Namespaces().Get(t.Context(), s.name, metav1.GetOptions{}); err != nil {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// authority signs the certificates of one cluster. So a client of one cluster cannot use another cluster by mistake.
+// authority signs the certificates of one cluster. Each cluster has its own, so that a client cannot use another cluster by mistake.
 type authority struct {
 	cert *x509.Certificate
 	key  *rsa.PrivateKey
@@ -76,7 +76,7 @@ func (a *authority) issue(template *x509.Certificate) (keyPair, error) {
 	return keyPair{cert: encodePEM("CERTIFICATE", der), key: keyPEM}, err
 }
 
-// certificateTemplate returns a template that is valid from an hour ago, in case clocks differ, to a week from now.
+// certificateTemplate returns a template that is valid from an hour ago to a week from now. The hour is for clocks that differ.
 func certificateTemplate(subject pkix.Name) *x509.Certificate {
 	now := time.Now()
 	return &x509.Certificate{

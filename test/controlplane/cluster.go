@@ -43,11 +43,11 @@ type Options struct {
 	Dir string
 	// AuditPolicy is the API server's audit policy, in YAML. The default is audit-policy.yaml.
 	AuditPolicy string
-	// NodeMonitorGrace is how long a node may miss heartbeats before it is NotReady, at least 2 s; default 10 s. Leases are
-	// renewed five times as often: raise it for hundreds of nodes.
+	// NodeMonitorGrace is the time without a heartbeat after which a node is NotReady: at least 2 s, by default 10 s. Leases are
+	// renewed five times in this time. Raise it for hundreds of nodes.
 	NodeMonitorGrace time.Duration
 	// ControllerQPS and ControllerBurst limit the requests per second of the controller manager and of the scheduler; defaults
-	// 500 and 1000. With Kubernetes' own defaults, 20 and 30, measurements of many moving pods measure these limits.
+	// 500 and 1000. Kubernetes' own defaults, 20 and 30, would determine how fast many pods move.
 	ControllerQPS, ControllerBurst int
 	// ReplicaSetSyncs is how many ReplicaSets the controller manager reconciles in parallel; default 20.
 	ReplicaSetSyncs int
@@ -57,8 +57,8 @@ type Options struct {
 	Seed func(*Seed) error
 	// Still starts only etcd and the API server: no controllers, no scheduler and no kubelets.
 	OnlyAPIServer bool
-	// ServiceAccounts enables the API server's default admission of pods: a pod needs its service account, and gets a volume with
-	// a token. Without it, pods need not wait for the service accounts of a new namespace.
+	// ServiceAccounts enables the admission plugin ServiceAccount: a pod needs its service account, and gets a volume with a token.
+	// Without the plugin, pods can be created before a new namespace has its service account.
 	ServiceAccounts bool
 	// ports returns the API server's port. If it is nil, a free port is used.
 	ports func() (int, error)
@@ -245,7 +245,7 @@ func (c *Cluster) startComponent(name string, args []string) (*process, error) {
 }
 
 // startAPIServer starts the API server on a free port and waits until it is ready. The API server cannot inherit an open socket,
-// so another process may take the port first. Then startAPIServer tries another port.
+// so another process may use the port first. In that case, startAPIServer tries another port.
 func (c *Cluster) startAPIServer(ctx context.Context) error {
 	admin, err := c.authority.issueClientCert(adminUser, adminGroup)
 	if err != nil {
@@ -297,7 +297,7 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// startClients starts the components that are clients of the API server and waits until pods can be created.
+// startClients starts the controller manager, the scheduler and KWOK, and waits until pods can be created.
 func (c *Cluster) startClients(ctx context.Context) error {
 	var clients []*process
 	for _, component := range []struct {
@@ -341,8 +341,8 @@ func poll(ctx context.Context, ready func(context.Context) error) error {
 	return fmt.Errorf("%w: %w", last, context.Cause(ctx))
 }
 
-// Stop kills the cluster's processes, waits until they have exited and, unless [Options] named it, removes the cluster's folder.
-// Another call does nothing.
+// Stop kills the cluster's processes and waits until they have exited. It removes the cluster's folder if [Options] did not name it.
+// Further calls do nothing.
 func (c *Cluster) Stop() {
 	c.stop.Do(func() {
 		close(c.stopping)

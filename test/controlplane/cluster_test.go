@@ -128,7 +128,7 @@ func testKubectl(t *testing.T, s *space) {
 	}
 }
 
-// The second cluster also finds that its first port is taken.
+// testSecondClusterIsIndependent starts a second cluster, whose first port is in use.
 func testSecondClusterIsIndependent(t *testing.T, s *space) {
 	name := s.addNode(t, "a")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

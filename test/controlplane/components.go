@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Files in a cluster's folder. Components run in that folder and name their files relative to it. For sockets this is necessary,
-// because the path of a socket has at most 104 bytes on macOS.
+// The files in a cluster's folder. Components run in that folder and use relative names. Sockets need relative names, because the
+// path of a socket has at most 104 bytes on macOS.
 const (
 	caFile          = "ca.crt"
 	servingCertFile = "kube-apiserver.crt"
@@ -17,7 +17,7 @@ const (
 	policyFile      = "audit-policy.yaml"
 	auditFile       = "audit.log"
 	kwokFile        = "kwok.yaml"
-	// etcd requires "host:port" also in a URL of a socket, and uses both together as the file's name.
+	// etcd requires "host:port" also in the URL of a socket, and uses "host:port" as the file's name.
 	etcdSocket = "unix://etcd:0"
 	peerSocket = "unix://etcd-peer:0"
 )
@@ -39,7 +39,7 @@ func etcdArgs() []string {
 		"--listen-client-urls=" + etcdSocket, "--advertise-client-urls=" + etcdSocket,
 		"--listen-peer-urls=" + peerSocket, "--initial-advertise-peer-urls=" + peerSocket,
 		"--initial-cluster=etcd=" + peerSocket,
-		// The data is not needed after the cluster.
+		// The data is not needed after the cluster has stopped.
 		"--unsafe-no-fsync", "--log-level=warn",
 	}
 }
@@ -73,8 +73,8 @@ func controllerManagerArgs(o Options) []string {
 		"--controllers=*,-node-ipam-controller",
 		"--root-ca-file=" + caFile, "--service-account-private-key-file=" + accountKeyFile,
 		"--concurrent-replicaset-syncs=" + strconv.Itoa(o.ReplicaSetSyncs),
-		// No pod waits for the status of a Deployment, but its changes use the API server: they are a fifth of all changes.
-		// Kubernetes' own limit of 20 requests a second would slow them down.
+		// Changes of a Deployment's status are a fifth of all changes, and no pod waits for them. One worker slows these
+		// changes down, as Kubernetes' own limit of 20 requests a second would.
 		"--concurrent-deployment-syncs=1",
 		featureGates,
 		"--node-monitor-grace-period=" + o.NodeMonitorGrace.String(),
@@ -100,16 +100,16 @@ func rateLimitFlags(o Options) []string {
 func kwokArgs(o Options) []string {
 	return []string{
 		"--kubeconfig=" + kubeconfigFile(kwokUser), "--config=" + kwokFile,
-		// Of the selectors that KWOK offers, only this one releases a node. The API server evaluates a label selector. KWOK
-		// itself evaluates an annotation selector, and does not notice when a node no longer matches.
+		// A node must be able to leave this selector. The API server evaluates label selectors, so KWOK notices such a change. KWOK
+		// itself evaluates annotation selectors, and does not notice when a node no longer matches.
 		"--manage-nodes-with-label-selector=" + AnnotationKubelet + "!=stopped",
 		fmt.Sprintf("--node-lease-duration-seconds=%d", leaseSeconds(o.NodeMonitorGrace)),
 		"--cidr=10.128.0.1/9",
 	}
 }
 
-// leaseSeconds returns the duration of node leases, in seconds. KWOK renews a lease after a quarter of it. So a node is NotReady
-// after five missing renewals in a row, as with Kubernetes' defaults (40 s, 50 s).
+// leaseSeconds returns the duration of node leases, in seconds. KWOK renews a lease after a quarter of its duration. A node is
+// therefore NotReady after five missing renewals, as with Kubernetes' defaults (40 s, 50 s).
 func leaseSeconds(grace time.Duration) int {
 	return max(1, int(grace*4/5/time.Second))
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A kubelet must have several chances to renew its lease before its node is NotReady.
+// TestLeasesFitTheGrace checks that a kubelet can renew its lease several times before its node is NotReady.
 func TestLeasesFitTheGrace(t *testing.T) {
 	for name, test := range map[string]struct {
 		grace time.Duration
@@ -34,13 +34,13 @@ func TestKWOKConfigIsFilledIn(t *testing.T) {
 	if !strings.Contains(got, `"v1.99.0"`) || strings.Contains(got, "KUBELET_VERSION}") || strings.Contains(got, `"KUBELET_VERSION"`) {
 		t.Error("the kubelets' version is not filled in")
 	}
-	// Otherwise KWOK would read the first stage as more options.
+	// In one document, KWOK would read the first stage as options.
 	if options, rest, _ := strings.Cut(got, "\n---\n"); strings.Contains(options, "Stage\n") || !strings.Contains(rest, "kind: Stage") {
 		t.Error("options and stages are not documents of their own")
 	}
 }
 
-// A stage reads every annotation of the package's documentation.
+// TestStagesReadTheAnnotations checks that stages.yaml uses every annotation of doc.go.
 func TestStagesReadTheAnnotations(t *testing.T) {
 	for _, annotation := range []string{
 		AnnotationReadyAfter, AnnotationTerse, AnnotationGoneAfter, AnnotationCompletesAfter, AnnotationNeverReady,

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// userTick is the unit of the times in /proc. It is 1/USER_HZ of a second, and USER_HZ is 100 wherever Go runs on Linux.
+// userTick is the unit of the times in /proc: 1/USER_HZ of a second. USER_HZ is 100 on all Linux platforms of Go.
 const userTick = time.Second / 100
 
 // CPU returns how much CPU time each program of the cluster has used so far, in user and in system mode, by its name, such as
@@ -16,7 +16,7 @@ const userTick = time.Second / 100
 func (c *Cluster) CPU() map[string]time.Duration {
 	used := map[string]time.Duration{}
 	for _, p := range c.processes {
-		if !p.isRunning() { // otherwise its PID may belong to another process by now
+		if !p.isRunning() { // its PID may already belong to another process
 			continue
 		}
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))

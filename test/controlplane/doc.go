@@ -19,15 +19,15 @@
 // not install this module. The nested module's versions are those of this module, so that shared packages are compiled once.
 package controlplane
 
-// Annotations of pods and nodes that control the simulated kubelets. A time is either a Go duration ("1500ms") or a time in RFC
-// 3339 ("2026-01-02T15:04:05.5Z"). A duration starts at the last change of the object before it. Later changes of the object do
-// not move a time in RFC 3339.
+// Annotations of pods and nodes that control the simulated kubelets. The value is a Go duration ("1500ms") or a time in RFC 3339
+// ("2026-01-02T15:04:05.5Z"). A duration is counted from the last change of the object, so that each change restarts it. A time does
+// not depend on changes of the object.
 const (
 	// AnnotationReadyAfter of a pod: how long it is Running before it is Ready; default 250 ms.
 	AnnotationReadyAfter = "test.kubectl-nodeupgrade/ready-after"
-	// AnnotationTerse, "true": the pod's kubelet writes as few changes as possible. The pod is Pending until it is Ready,
-	// ping-after its binding. Its object is deleted when its containers have ended. It is for measurements of everything but the
-	// control plane.
+	// AnnotationTerse, "true": the pod's kubelet writes as few changes as possible. The pod is Pending until it is Ready. The time of
+	// ready-after is counted from its binding. Its object is deleted as soon as its containers have ended. The annotation is for
+	// measurements that should contain little work of the control plane.
 	AnnotationTerse = "test.kubectl-nodeupgrade/terse"
 	// AnnotationGoneAfter of a pod: how long it takes to terminate after its deletion; default 500 ms. The pod's grace period
 	// does not limit it.
@@ -44,7 +44,7 @@ const (
 	AnnotationNeverGone = "test.kubectl-nodeupgrade/never-gone"
 	// AnnotationBootAfter of a node: how long after its registration it becomes Ready.
 	AnnotationBootAfter = "test.kubectl-nodeupgrade/boot-after"
-	// AnnotationKubelet, "stopped": nothing renews the node's lease or updates its pods any more. KWOK reads a label with the
-	// same key and value, see [Cluster.StopKubelet]. If only the annotation is set, a stage adds the label.
+	// AnnotationKubelet, "stopped": the node's lease is no longer renewed, and its pods are no longer updated. KWOK reads a label with
+	// the same key and value; see [Cluster.StopKubelet]. If only the annotation is set, a stage adds the label.
 	AnnotationKubelet = "test.kubectl-nodeupgrade/kubelet"
 )

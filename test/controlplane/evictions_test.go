@@ -37,7 +37,7 @@ func testEvictedPodIsReplaced(t *testing.T, s *space) {
 	})
 }
 
-// createBudget creates a PodDisruptionBudget for the space's pods and waits until it allows so many disruptions.
+// createBudget creates a PodDisruptionBudget for the space's pods and waits until it allows the given number of disruptions.
 func (s *space) createBudget(t *testing.T, minAvailable int, allowed int32) {
 	t.Helper()
 	value := intstr.FromInt(minAvailable)

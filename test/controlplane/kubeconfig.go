@@ -13,13 +13,12 @@ import (
 const (
 	adminFile = "kubeconfig"
 	adminUser = "admin"
-	// adminGroup is the group to which the API server itself allows everything.
+	// adminGroup is the group whose members may do everything.
 	adminGroup = "system:masters"
 )
 
-// KubeconfigFor writes a kubeconfig for a user with this name in these groups, and returns its path. RBAC gives the user only the
-// rights of all authenticated users. Bind roles to the user or its groups for more rights. A second call for the same name
-// overwrites the first file.
+// KubeconfigFor writes a kubeconfig for a user in groups, and returns its path. The user has only the rights of all authenticated
+// users. Bind roles to the user or its groups for more rights. A second call for the same user overwrites the file.
 func (c *Cluster) KubeconfigFor(user string, groups ...string) (path string, err error) {
 	pair, err := c.authority.issueClientCert(user, groups...)
 	if err != nil {
@@ -56,7 +55,7 @@ func kubeconfig(config *rest.Config, user string) clientcmdapi.Config {
 	}
 }
 
-// restConfigFor returns a config whose rate limits are higher than any test needs.
+// restConfigFor returns a client configuration with the key pair, and with rate limits that no test reaches.
 func (c *Cluster) restConfigFor(pair keyPair) *rest.Config {
 	return &rest.Config{
 		Host:  fmt.Sprintf("https://127.0.0.1:%d", c.port),

@@ -37,8 +37,8 @@ type NodeSpec struct {
 	BootAfter time.Duration
 }
 
-// AddNode registers a node and returns at once. [Cluster.WaitForNode] waits until it is Ready. It returns an error if a quantity
-// is malformed or the API server refuses the node.
+// AddNode registers a node. It does not wait until the node is Ready; [Cluster.WaitForNode] does. It returns an error if a quantity is
+// malformed or the API server refuses the node.
 func (c *Cluster) AddNode(ctx context.Context, spec NodeSpec) error {
 	node, err := spec.toNode(int(c.nodes.Add(1)), time.Now())
 	if err != nil {
@@ -50,7 +50,7 @@ func (c *Cluster) AddNode(ctx context.Context, spec NodeSpec) error {
 	return nil
 }
 
-// toNode returns the object for the spec. The number, from 1 on, determines its address: 10.0.x.y.
+// toNode returns the Node object of the spec. number, from 1 on, determines the node's address: 10.0.x.y.
 func (s NodeSpec) toNode(number int, now time.Time) (*corev1.Node, error) {
 	capacity, err := s.parseCapacity()
 	if err != nil {
@@ -69,7 +69,7 @@ func (s NodeSpec) toNode(number int, now time.Time) (*corev1.Node, error) {
 	annotations := map[string]string{}
 	maps.Copy(annotations, s.Annotations)
 	if s.BootAfter > 0 {
-		// A time, so that a later change of the node's labels or taints does not restart its boot.
+		// With a duration, each change of the node's labels or taints would restart its boot.
 		annotations[AnnotationBootAfter] = now.Add(s.BootAfter).Format(time.RFC3339Nano)
 	}
 	return &corev1.Node{
@@ -109,8 +109,8 @@ func (c *Cluster) StopKubelet(ctx context.Context, name string) error {
 	return c.setKubelet(ctx, name, "stopped")
 }
 
-// StartKubelet reverts [Cluster.StopKubelet]: the node becomes Ready again. If its boot time is a duration, it first waits for
-// that.
+// StartKubelet reverts [Cluster.StopKubelet]: the node becomes Ready again. If its boot time is a duration, it becomes Ready after
+// that duration.
 func (c *Cluster) StartKubelet(ctx context.Context, name string) error {
 	return c.setKubelet(ctx, name, nil)
 }
@@ -129,8 +129,8 @@ func (c *Cluster) setKubelet(ctx context.Context, name string, value any) error 
 	return nil
 }
 
-// WaitForNode waits until the node exists and its Ready condition has the wanted status, and returns the node. The status ""
-// stands for a node without that condition. It returns an error if ctx ends first.
+// WaitForNode waits until the node exists and its Ready condition has the status ready, and returns the node. The status "" means that
+// the node has no Ready condition. WaitForNode returns an error if ctx ends first.
 func (c *Cluster) WaitForNode(ctx context.Context, name string, ready corev1.ConditionStatus) (*corev1.Node, error) {
 	var last corev1.ConditionStatus
 	list := cache.NewListWatchFromClient(c.client.CoreV1().RESTClient(), "nodes", metav1.NamespaceAll,

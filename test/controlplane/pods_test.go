@@ -23,7 +23,7 @@ func testPodIsReadyAfterItsTime(t *testing.T, s *space) {
 	}
 }
 
-// testPodOfTerseKubelet has a pod whose kubelet changes its status only once, and then deletes it.
+// testPodOfTerseKubelet checks that the kubelet of a terse pod sends only two requests: a patch and a deletion.
 func testPodOfTerseKubelet(t *testing.T, s *space) {
 	s.addNode(t, "a")
 	start := time.Now()
@@ -104,7 +104,7 @@ func containerWords(c corev1.ContainerStatus) string {
 	}
 }
 
-// The pod must still not be Ready when another pod, which started at the same time, is Ready.
+// testPodNeverReady checks that a pod is not Ready at a time at which a pod that was created later is Ready.
 func testPodNeverReady(t *testing.T, s *space) {
 	s.addNode(t, "a")
 	s.createPod(t, "never", map[string]string{AnnotationNeverReady: "true"})
@@ -131,7 +131,7 @@ func testPodInCrashLoop(t *testing.T, s *space) {
 	}
 }
 
-// The pod's nodes differ only in their names.
+// testPodCrashesOnSomeNodes checks that pods crash only on nodes whose names have the prefix.
 func testPodCrashesOnSomeNodes(t *testing.T, s *space) {
 	for _, prefix := range []string{"bad", "good"} {
 		node := s.addNode(t, prefix)
@@ -181,7 +181,7 @@ func testPodCompletes(t *testing.T, s *space) {
 	})
 }
 
-// The other pod is deleted later. When it is gone, the first pod has had enough time to end.
+// testPodNeverGone checks that a deleted pod still exists after a pod that was deleted later is gone.
 func testPodNeverGone(t *testing.T, s *space) {
 	s.addNode(t, "a")
 	never := s.createPod(t, "never", map[string]string{AnnotationNeverGone: "true"})
@@ -199,7 +199,7 @@ func testPodNeverGone(t *testing.T, s *space) {
 	s.waitForDeletion(t, never)
 }
 
-// A change of the terminating pod does not delay its end.
+// testPodGoneAtItsMoment checks that a change of a terminating pod does not delay its end.
 func testPodGoneAtItsMoment(t *testing.T, s *space) {
 	s.addNode(t, "a")
 	moment := time.Now().Add(3 * time.Second)
@@ -226,7 +226,7 @@ func testPodWithFinalizer(t *testing.T, s *space) {
 	s.waitForDeletion(t, pod)
 }
 
-// The pod has its predecessor's name. Changes for the old pod must not affect the new one.
+// testStatefulSetPodComesBack checks that changes for an evicted pod do not affect the new pod with the same name.
 func testStatefulSetPodComesBack(t *testing.T, s *space) {
 	s.addNode(t, "a")
 	template := s.podTemplate(map[string]string{AnnotationGoneAfter: "100ms"})

@@ -17,15 +17,15 @@ type process struct {
 	log  string
 	pid  int
 	done chan struct{} // closed when it has exited
-	end  string        // how it exited, "exit status 1"; to be read after done is closed
+	end  string        // how it exited, "exit status 1"; read it only after done is closed
 }
 
-// startProcess starts the program at path in dir, with its log in dir too. The process leads its own process group, so that
-// Ctrl-C in a terminal reaches only the caller. Where the system supports it, the process is killed when the caller exits.
+// startProcess starts the program at path. dir is its working directory and contains its log. The process leads its own process group,
+// so that Ctrl-C in a terminal reaches only the caller. On Linux, the process is killed when the caller exits.
 func startProcess(dir, path string, args []string) (*process, error) {
 	name := filepath.Base(path)
 	logPath := filepath.Join(dir, name+".log")
-	// Append, so that a second attempt to bind a port keeps the log of the first.
+	// A second attempt with another port appends to the log of the first.
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
@@ -38,8 +38,8 @@ func startProcess(dir, path string, args []string) (*process, error) {
 	p := &process{name: name, log: logPath, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The death signal is sent when the starting thread ends, not when the process does (golang/go#27505). So this thread
-		// waits until the child has exited.
+		// The death signal is sent when the thread ends that started the child (golang/go#27505). This thread therefore waits until
+		// the child has exited.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -61,8 +61,8 @@ func startProcess(dir, path string, args []string) (*process, error) {
 // killAll kills the processes and their children, and waits until they have exited.
 func killAll(processes []*process) {
 	for _, p := range processes {
-		if p.isRunning() { // otherwise its PID may belong to another process by now
-			// This fails only if the group has just exited.
+		if p.isRunning() { // after its end, its PID may belong to another process
+			// This fails only if the process group has just exited.
 			_ = syscall.Kill(-p.pid, syscall.SIGKILL)
 		}
 	}
@@ -80,7 +80,7 @@ func (p *process) isRunning() bool {
 	}
 }
 
-// exitError returns an error for a process that exited too early: how it exited, and the end of its log.
+// exitError returns an error for a process that exited too early. The error contains how it exited, and the end of its log.
 func (p *process) exitError() error {
 	return fmt.Errorf("running %s: it ended, %s; the end of %s:\n%s", p.name, p.end, p.log, readTail(p.log, 20))
 }
@@ -100,7 +100,7 @@ func whileRunning(ctx context.Context, processes ...*process) (context.Context, 
 	return ctx, func() { cancel(nil) }
 }
 
-// readTail returns the last lines of a file, or the error of reading it.
+// readTail returns the last lines of a file, or the text of the error.
 func readTail(path string, lines int) string {
 	data, err := os.ReadFile(path)
 	if err != nil {

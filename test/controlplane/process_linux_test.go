@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// parentDir, in the environment, makes this test binary the parent in TestProcessDiesWithItsParent.
+// parentDir is an environment variable. If it is set, this test binary is the parent process of TestProcessDiesWithItsParent.
 const parentDir = "CONTROLPLANE_TEST_PARENT_DIR"
 
 func TestMain(m *testing.M) {
@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runAsParent starts a process, prints its PID and waits for it. It is killed before the process exits.
+// runAsParent starts a process, prints its PID and waits for it. The test kills the parent before that process exits.
 func runAsParent(dir string) (exitCode int) {
 	p, err := startProcess(dir, "/bin/sleep", []string{"1000"})
 	if err != nil {

@@ -26,8 +26,8 @@ const (
 	seedWriters = 4
 )
 
-// Seed writes objects into etcd as the API server stores them: as protobuf, in their own version, which must be the storage
-// version. They are not defaulted, admitted or validated. Hundreds of thousands of objects take seconds.
+// Seed writes objects into etcd as the API server stores them, as protobuf. The version of an object must be its storage version.
+// Objects are not defaulted, admitted or validated. Hundreds of thousands of objects take seconds.
 type Seed struct {
 	client *http.Client
 	txn    []byte
@@ -39,8 +39,7 @@ type Seed struct {
 func newSeed(ctx context.Context, dir string) *Seed {
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			// The file's name is the host and port in etcdSocket. The length of its path is limited, see the names of files in
-			// components.go.
+			// The file's name is the host and port in etcdSocket. The length of its path is limited; see components.go.
 			return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(dir, "etcd:0"))
 		},
 		Protocols: new(http.Protocols),
@@ -52,14 +51,14 @@ func newSeed(ctx context.Context, dir string) *Seed {
 	return s
 }
 
-// ping reads a key that does not exist.
+// ping reads a key that does not exist, to check that etcd answers.
 func (s *Seed) ping(context.Context) error {
 	const rangeKey = 1
 	return s.call("/etcdserverpb.KV/Range", appendField(nil, rangeKey, []byte("ready")))
 }
 
-// Put stores an object of a resource. The resource has the name that etcd's keys have, such as "pods" or "minions". It returns an
-// error if the object's kind is unknown, or if an earlier object could not be written.
+// Put stores an object. resource is the resource's name in etcd's keys, such as "pods" or "minions". Put returns an error if the
+// object's kind is unknown, or if an earlier object could not be written.
 func (s *Seed) Put(resource string, object runtime.Object) error {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
@@ -106,7 +105,7 @@ func appendPut(txn []byte, key string, value []byte) []byte {
 	return appendField(txn, txnSuccess, appendField(nil, opPut, put))
 }
 
-// appendField appends a field of protobuf. Its value is bytes or a message.
+// appendField appends a protobuf field whose value is bytes or a message.
 func appendField(to []byte, number uint64, value []byte) []byte {
 	const bytesType = 2
 	to = binary.AppendUvarint(to, number<<3|bytesType)

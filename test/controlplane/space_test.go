@@ -22,7 +22,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// waitLimit is much longer than any step takes on a busy machine.
+// waitLimit limits each wait. It is much longer than any step takes on a busy machine.
 const waitLimit = time.Minute
 
 // space is a subtest's part of the cluster: a namespace, and nodes with the namespace's name as a label.
@@ -41,7 +41,7 @@ func newSpace(t *testing.T, c *Cluster) *space {
 	return &space{Cluster: c, name: name}
 }
 
-// addNode adds a node of the space and waits until it is Ready.
+// addNode adds a node to the space, waits until it is Ready, and returns its name.
 func (s *space) addNode(t *testing.T, suffix string) string {
 	t.Helper()
 	name := s.name + "-" + suffix
@@ -109,7 +109,7 @@ func (s *space) createDeployment(t *testing.T, replicas int32, annotations map[s
 	})
 }
 
-// waitForPods watches the pods of the space, by name, until the condition holds.
+// waitForPods watches the pods of the space until done returns true, and returns them by name.
 func (s *space) waitForPods(t *testing.T, what string, done func(map[string]*corev1.Pod) bool) map[string]*corev1.Pod {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
@@ -138,7 +138,7 @@ func (s *space) waitForPods(t *testing.T, what string, done func(map[string]*cor
 	return pods
 }
 
-// waitForPod waits for a condition of one pod.
+// waitForPod waits until the pod exists and done returns true for it.
 func (s *space) waitForPod(t *testing.T, name, what string, done func(*corev1.Pod) bool) *corev1.Pod {
 	t.Helper()
 	return s.waitForPods(t, name+" "+what, func(pods map[string]*corev1.Pod) bool {
@@ -173,9 +173,9 @@ func (s *space) auditEvents(t *testing.T) []Event {
 	return events
 }
 
-// waitForRequests waits until the audit log has as many matching requests as want, and compares them with want. describe returns
-// a request's word in want, or "" for requests that do not match. The wait is necessary because a watch may show a change before
-// the log contains its request.
+// waitForRequests waits until the audit log has as many matching requests as want, and compares them with want. describe returns a
+// request's description, or "" if the request does not match. The wait is necessary because a watch may show a change before the log
+// contains its request.
 func (s *space) waitForRequests(t *testing.T, describe func(Event) string, want []string) {
 	t.Helper()
 	var got []string
@@ -245,7 +245,7 @@ func describePods(pods map[string]*corev1.Pod) string {
 	return strings.Join(slices.Sorted(slices.Values(out)), "; ")
 }
 
-// firstByName returns the pod whose name comes first.
+// firstByName returns the pod whose name sorts first.
 func firstByName(pods map[string]*corev1.Pod) *corev1.Pod {
 	return pods[slices.Min(slices.Collect(maps.Keys(pods)))]
 }

@@ -4,8 +4,8 @@ import "testing"
 
 const failedLogLines = 40
 
-// ForTest starts a cluster that runs as long as the test, and skips the test under -short. If the test fails, it logs the ends of
-// the components' logs. Building counts towards the test's timeout: before the first run, build with
+// ForTest starts a cluster for the duration of the test. It skips the test under -short. If the test fails, it logs the ends of the
+// components' logs. The time of a build counts towards the test's timeout. Before the first run, build with
 // "go run ./test/controlplane/cmd/programs".
 func ForTest(t testing.TB, options Options) *Cluster {
 	t.Helper()

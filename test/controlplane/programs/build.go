@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// buildJob is the arguments of one go build.
+// buildJob contains the arguments of one go build.
 type buildJob struct {
 	dir      string // of the module
 	ldflags  string
@@ -25,8 +25,9 @@ type buildJob struct {
 	output   string // the folder that gets the programs
 }
 
-// buildEnv protects a build from the caller's workspace, flags and cross-compilation settings. CGO_ENABLED, -trimpath and
-// -gcflags are the same as in the Makefile, so that packages that the product and the control plane share are compiled once.
+// buildEnv returns the environment of a build. It overrides the caller's workspace, flags and cross-compilation settings. CGO_ENABLED,
+// -trimpath and -gcflags are the same as in the Makefile, so that packages that the product and the control plane share are compiled
+// once.
 func buildEnv() []string {
 	return []string{
 		"GOWORK=off", "CGO_ENABLED=0", "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH,
@@ -41,7 +42,7 @@ func (g buildJob) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// build compiles the goals one after another and shows one progress for all.
+// build runs the jobs one after another, and shows one progress for all.
 func build(ctx context.Context, log io.Writer, goals ...buildJob) error {
 	work, err := packagesToCompile(ctx, log, goals)
 	if err != nil {
@@ -91,8 +92,8 @@ func Plugin(ctx context.Context) (string, error) {
 // Output is the repository's folder for programs that are built for tests and demos.
 const Output = "bin/test"
 
-// packagesToCompile downloads the modules of all goals at the same time, and returns the packages that go build will compile,
-// with the bytes of their source.
+// packagesToCompile downloads the modules of all jobs in parallel. It returns the packages that go build will compile, with the sizes
+// of their sources in bytes.
 func packagesToCompile(ctx context.Context, log io.Writer, goals []buildJob) (map[string]int64, error) {
 	downloads := startProgress(log, "downloading modules", nil)
 	defer downloads.stop()
@@ -110,7 +111,7 @@ func packagesToCompile(ctx context.Context, log io.Writer, goals []buildJob) (ma
 }
 
 func (g buildJob) packagesToCompile(ctx context.Context, downloads *progress) (map[string]int64, error) {
-	// A package in the build cache is stale as well, because it is not installed; its reason says so.
+	// go list also calls a package stale that is in the build cache and not installed.
 	const format = `{{if and .Stale (ne .StaleReason "not installed but available in build cache")}}` +
 		`{{.ImportPath}}{{"\t"}}{{.Dir}}{{"\t"}}{{join .GoFiles "\t"}}{{end}}`
 	var list bytes.Buffer
@@ -135,8 +136,8 @@ func (g buildJob) packagesToCompile(ctx context.Context, downloads *progress) (m
 	return work, nil
 }
 
-// runWithProgress runs the command and passes each line of its stderr to read, which reports whether the line is progress. Other
-// lines become part of the error when the command fails.
+// runWithProgress runs the command and passes each line of its stderr to read. read returns true if the line shows progress. All other
+// lines are added to the error if the command fails.
 func runWithProgress(cmd *exec.Cmd, read func(line string) bool) error {
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
@@ -176,7 +177,7 @@ type progress struct {
 	shown          bool
 }
 
-// startProgress shows the progress until stop. work is nil if its amount is not known.
+// startProgress shows the progress of a task until stop is called. work is nil if the amount of work is not known.
 func startProgress(log io.Writer, what string, work map[string]int64) *progress {
 	p := &progress{log: log, what: what, terminal: isTerminal(log), start: time.Now(), done: make(chan struct{}), work: work}
 	for _, size := range work {
@@ -210,7 +211,7 @@ func (p *progress) stop() {
 	}
 }
 
-// noteCompiled counts a package if the line of go build -v names one.
+// noteCompiled counts a package. It returns false if the line of go build -v names no package to compile.
 func (p *progress) noteCompiled(line string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -223,7 +224,7 @@ func (p *progress) noteCompiled(line string) bool {
 	return true
 }
 
-// noteDownloaded counts a module if the line of the go command names one.
+// noteDownloaded counts a module. It returns false if the line of the go command names no download.
 func (p *progress) noteDownloaded(line string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -44,15 +44,15 @@ func pinnedFiles(version string) []pin {
 	return all[version][runtime.GOOS+"/"+runtime.GOARCH]
 }
 
-// Limits of a download. If a server does not answer, the user must not wait long.
+// The limits of a download. They are short, because the user waits for the download.
 const (
 	dialTimeout  = 4 * time.Second
 	stallTimeout = 30 * time.Second
 	attempts     = 4
 )
 
-// downloadAll downloads the files into dir. Unfinished files stay in parts, where the next call continues them. A file gets into
-// dir and becomes executable only after its size and SHA-256 match its pin.
+// downloadAll downloads the files into dir. Unfinished files stay in parts, and the next call continues them. A file is moved to dir
+// and made executable only after its size and SHA-256 match its pin.
 //
 // Errors: a program has no pin, a server does not answer or has another file, writing failed, or ctx ended.
 func downloadAll(ctx context.Context, files []pin, parts, dir string, log io.Writer) error {
@@ -82,8 +82,8 @@ func downloadAll(ctx context.Context, files []pin, parts, dir string, log io.Wri
 	return os.RemoveAll(parts)
 }
 
-// install downloads the file, verifies it and puts the program into dir. The part of an earlier call may belong to another file.
-// So if the result is wrong, the whole file is downloaded.
+// install downloads the file, verifies it and moves the program to dir. The part of an earlier call may belong to another file. If the
+// result is wrong, the whole file is downloaded again.
 func (f pin) install(ctx context.Context, client *http.Client, parts, dir string) error {
 	part := filepath.Join(parts, f.Name+".part")
 	left, err := fileSize(part)
@@ -109,7 +109,8 @@ func (f pin) install(ctx context.Context, client *http.Client, parts, dir string
 
 var errOtherFile = errors.New("it was deleted and not executed")
 
-// downloadVerified downloads the part and compares it with the pin. If they differ, it returns an error that is errOtherFile.
+// downloadVerified downloads the file to part and compares it with the pin. If they differ, it returns an error that wraps
+// errOtherFile.
 func (f pin) downloadVerified(ctx context.Context, client *http.Client, part string) error {
 	if err := f.downloadComplete(ctx, client, part); err != nil {
 		return err
@@ -121,7 +122,7 @@ func (f pin) downloadVerified(ctx context.Context, client *http.Client, part str
 	return errors.Join(fmt.Errorf("its SHA-256 is %s, not %s: %w", sum, f.SHA256, errOtherFile), os.Remove(part))
 }
 
-// downloadComplete downloads until the part has the size in its pin. After a cut connection it requests the rest.
+// downloadComplete downloads until part has the size of the pin. After a cut connection, it requests the rest.
 func (f pin) downloadComplete(ctx context.Context, client *http.Client, part string) error {
 	var last error
 	for range attempts {
@@ -149,8 +150,8 @@ func (f pin) downloadComplete(ctx context.Context, client *http.Client, part str
 // cutError is the error of a connection that ended early.
 type cutError struct{ error }
 
-// fetch requests the file from the offset on and appends the answer to the part. If the server sends the whole file, it replaces
-// the part.
+// fetch requests the file from the offset on and appends the answer to part. If the server sends the whole file, fetch replaces the
+// content of part.
 func (f pin) fetch(ctx context.Context, client *http.Client, part string, offset int64) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -196,7 +197,8 @@ func (f pin) fetch(ctx context.Context, client *http.Client, part string, offset
 	return errors.Join(err, file.Close())
 }
 
-// connectionReader distinguishes errors of the connection from errors of the disk, and reports when data arrives.
+// connectionReader reads from a connection. It keeps the connection's error, so that it can be distinguished from errors of the disk.
+// It calls alive after each read.
 type connectionReader struct {
 	from  io.Reader
 	alive func()
@@ -256,7 +258,7 @@ func fileSum(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// fileSize returns 0 for a file that does not exist.
+// fileSize returns the size of a file, or 0 if the file does not exist.
 func fileSize(path string) (int64, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// content returns more bytes than the buffers of a connection, so that a cut connection leaves a part.
+// content returns the content of a program. It is larger than the buffers of a connection, so that a cut connection leaves a part.
 func content(name string) []byte { return bytes.Repeat([]byte(name+"\n"), 1<<20/len(name)) }
 
 // publisher serves a file for each program.
@@ -30,7 +30,7 @@ type publisher struct {
 	*httptest.Server
 	mu       sync.Mutex
 	requests map[string][]string // the Range headers by path
-	// answer may answer a request instead of the publisher. Then it returns true. count is 1 for the first request of a path.
+	// answer may answer a request instead of the publisher, and returns true if it did. count is 1 for the first request of a path.
 	answer func(w http.ResponseWriter, r *http.Request, count int) bool
 }
 
@@ -82,7 +82,7 @@ func (p *publisher) pins() []pin {
 	return pins
 }
 
-// sendHalf sends the first half of a file and closes the connection.
+// sendHalf sends only the first half of a file and closes the connection.
 func (p *publisher) sendHalf(w http.ResponseWriter, r *http.Request) {
 	data := p.file(strings.TrimPrefix(r.URL.Path, "/"))
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
@@ -91,7 +91,7 @@ func (p *publisher) sendHalf(w http.ResponseWriter, r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// checkComplete checks that dir has all programs, executable, and that no part is left.
+// checkComplete checks that dir has all programs, that they are executable, and that no part is left.
 func checkComplete(t *testing.T, dir, parts string) {
 	t.Helper()
 	for _, name := range programNames() {
@@ -258,7 +258,7 @@ func TestProcessesThatCallTogetherDownloadOnce(t *testing.T) {
 	}
 }
 
-// TestBuildFollowsAFailedDownload uses a server that refuses connections.
+// TestBuildFollowsAFailedDownload checks that the programs are built if the server refuses connections.
 func TestBuildFollowsAFailedDownload(t *testing.T) {
 	p := startPublisher(t)
 	pins := p.pins()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// lockFile creates the file at path if necessary, takes its advisory lock, and returns the function that releases the lock. If a
-// process exits, the kernel releases its lock. lockFile returns an error if ctx ends before the lock is free.
+// lockFile creates the file at path if necessary, takes its advisory lock, and returns a function that releases the lock. The kernel
+// releases the lock of a process that exits. lockFile returns an error if ctx ends before the lock is free.
 func lockFile(ctx context.Context, path string, log io.Writer) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -60,10 +60,9 @@ func programNames() []string {
 	return files
 }
 
-// Get returns the programs. The first call on a machine builds them into the user's cache folder, which takes minutes;
-// later calls return within milliseconds. If NODEUPGRADE_DOWNLOAD is 1, the first call downloads the files that
-// pins.json lists, and builds only if that fails. Processes that call Get together build once. Progress goes to log,
-// which may be nil.
+// Get returns the programs. The first call on a machine builds them into the user's cache folder, which takes minutes. Later calls
+// return within milliseconds. If NODEUPGRADE_DOWNLOAD is 1, the first call downloads the files that pins.json lists, and builds only
+// if that fails. If several processes call Get at the same time, only one builds. Get writes its progress to log, which may be nil.
 //
 // Errors: the repository or the cache folder is not found, ctx ended, or go build failed. The last one contains the output of go
 // build.
@@ -109,7 +108,7 @@ func get(ctx context.Context, log io.Writer, also ...buildJob) (Set, error) {
 			return downloadOrBuild(ctx, pinnedFiles(version), set.Dir+".parts", log, control)
 		}
 		goals := append([]buildJob{control}, also...)
-		also = nil // they are built with the control plane
+		also = nil // these jobs are built with the control plane
 		return build(ctx, log, goals...)
 	})
 	if err == nil && len(also) > 0 {
@@ -118,7 +117,7 @@ func get(ctx context.Context, log io.Writer, also ...buildJob) (Set, error) {
 	return set, err
 }
 
-// downloadOrBuild downloads the files into the goal's output, and builds the goal if that fails.
+// downloadOrBuild downloads the files into the job's output folder, and runs the job if that fails.
 func downloadOrBuild(ctx context.Context, files []pin, parts string, log io.Writer, g buildJob) error {
 	err := downloadAll(ctx, files, parts, g.output, log)
 	if err == nil || ctx.Err() != nil {
@@ -128,8 +127,9 @@ func downloadOrBuild(ctx context.Context, files []pin, parts string, log io.Writ
 	return build(ctx, log, g)
 }
 
-// fillFolder fills the folder by calling put, unless the folder exists. The folder gets its name after put has returned nil, so an
-// existing folder is complete. Only one process at a time fills the folder. Other processes wait for it.
+// fillFolder creates the folder and calls put to fill it, unless the folder exists. put fills a folder with another name, which is
+// renamed after put has returned nil. An existing folder is therefore complete. Only one process at a time fills the folder, and
+// others wait.
 func fillFolder(ctx context.Context, dir string, log io.Writer, put func(dir string) error) error {
 	if isDir(dir) {
 		return nil
@@ -166,8 +166,8 @@ func fillFolder(ctx context.Context, dir string, log io.Writer, put func(dir str
 	return nil
 }
 
-// versionFlags returns the linker flags that put the version into the programs. Without it, clients cannot parse the
-// version that the server reports.
+// versionFlags returns the linker flags that set the version of the programs. Without them, clients cannot parse the version that the
+// server reports.
 func versionFlags(version string) string {
 	const variable = " -X k8s.io/component-base/version."
 	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)

@@ -27,7 +27,7 @@ func writeFiles(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// helloJob returns the goal of a module with one small program that imports fmt.
+// helloJob returns a job that builds a small program of a new module.
 func helloJob(t *testing.T) buildJob {
 	t.Helper()
 	source := t.TempDir()
@@ -35,7 +35,7 @@ func helloJob(t *testing.T) buildJob {
 		"go.mod":  "module example.com/hello\n\ngo 1.26.0\n",
 		"go.sum":  "",
 		"main.go": "package main\n\nimport (\n\t\"fmt\"\n\n\t\"example.com/hello/text\"\n)\n\nfunc main() { fmt.Println(text.Hello) }\n",
-		// The folder has a new name in each run, so the package is new too: it is not in the build cache.
+		// The folder has a new name in each run, so that the package is not in the build cache.
 		"text/text.go": "package text\n\nconst Hello = " + `"` + source + `"` + "\n",
 	})
 	return buildJob{dir: source, packages: []string{"example.com/hello"}, output: t.TempDir()}
@@ -166,7 +166,7 @@ func TestBuildUsesTheMakefilesFlags(t *testing.T) {
 	}
 }
 
-// TestPackagesToCompileAreListed lists the packages before a build and after it.
+// TestPackagesToCompileAreListed checks that packages are listed before a build, and not after it.
 func TestPackagesToCompileAreListed(t *testing.T) {
 	g := helloJob(t)
 	left := func() map[string]int64 {
