@@ -35,7 +35,7 @@ type proxy struct {
 	writes []string
 	// effective lists the writes that had an effect: the cluster accepted them, or they reached the cloud.
 	effective    []string
-	pointReached bool // true once the point's write was seen
+	pointReached bool // true after the point's write
 }
 
 // openProxy opens the fronts. inject is called after the server has answered the point's write, except for the faults lose and down.
