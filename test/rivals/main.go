@@ -90,12 +90,12 @@ func summarize(out io.Writer, outcomes []outcome, took time.Duration) error {
 			}
 		}
 	}
-	fmt.Fprintf(out, "%d of %d upgrades ended as they should, with %d deeds of rivals, in %s\n", well, len(outcomes), deeds, took)
+	fmt.Fprintf(out, "%d of %d upgrades ended as they should, with %d changes by rivals, in %s\n", well, len(outcomes), deeds, took)
 	switch {
 	case well < len(outcomes):
 		return fmt.Errorf("%d upgrades did not end as they should", len(outcomes)-well)
 	case deeds == 0:
-		return errors.New("no rival did anything: nothing was tried")
+		return errors.New("no rival changed a group: nothing was tested")
 	default:
 		return nil
 	}

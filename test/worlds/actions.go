@@ -75,11 +75,11 @@ func (r *rules) checkGroupChange(w *upgrade.World, stored *record.Record, action
 	switch a := action.(type) {
 	case nodegroup.AddCapacity:
 		if !slices.ContainsFunc(books.Zones[a.Zone].Open, func(l ledger.Launch) bool { return l.N == a.N && l.Desired == a.Desired }) {
-			r.fail("I7", "%s, which is not on the books", a)
+			r.fail("I7", "%s is not in the ledger", a)
 		}
 	case nodegroup.RaiseMax:
 		if books.MaxTo != a.Max || books.MaxFrom > a.From {
-			r.fail("I7", "%s, and the books say %d to %d", a, books.MaxFrom, books.MaxTo)
+			r.fail("I7", "%s, but the ledger has a raise from %d to %d", a, books.MaxFrom, books.MaxTo)
 		}
 	case nodegroup.LowerMax:
 		if a.Max < w.Group.Desired || a.Max < books.MaxFrom || a.From != books.MaxTo {
@@ -95,7 +95,7 @@ func (r *rules) checkGroupChange(w *upgrade.World, stored *record.Record, action
 		to := stored.Target.ID
 		if a.To.ID == madeUp {
 			if !a.Recorded {
-				r.fail("S36", "%s, which the record alone names", a)
+				r.fail("S36", "%s, but only the record contains this revision", a)
 			}
 			return
 		}
@@ -116,10 +116,10 @@ func (r *rules) checkFence(w *upgrade.World, step *upgrade.Step, a nodemark.Fenc
 		return
 	}
 	if strings.HasPrefix(a.Node, "new-") && m.Instance.Revision.ID == step.Record.Target.ID && r.run == "r1" {
-		r.fail("E33", "node %s, which came up without the labels wanted, is fenced", a.Node)
+		r.fail("E33", "new node %s is fenced, because it has no labels", a.Node)
 	}
 	if m.Node.Annotations[nodemark.AnnotationRun] == step.Record.Run && !m.Node.Spec.Unschedulable {
-		r.fail("pause", "node %s was fenced and made schedulable by somebody, and is fenced again", a.Node)
+		r.fail("pause", "node %s is fenced again after another actor uncordoned it", a.Node)
 	}
 	if p := step.Record.Phase; p != record.PhaseScaleUp && p != record.PhaseUpgrade && p != record.PhaseCordonBlue && p != record.PhaseWait && p != record.PhaseDrainBlue && p != record.PhaseDeleteBlue {
 		r.fail("I10", "node %s is fenced in phase %q", a.Node, step.Record.Phase)
@@ -154,7 +154,7 @@ func (r *rules) checkFence(w *upgrade.World, step *upgrade.Step, a nodemark.Fenc
 func (r *rules) checkUnfence(w *upgrade.World, step *upgrade.Step, a nodemark.Unfence) {
 	m := memberNamed(w, a.Node)
 	if m == nil || m.Node == nil || m.Node.Annotations[nodemark.AnnotationRun] == "" {
-		r.fail("I4", "node %s is unfenced and was not fenced by us", a.Node)
+		r.fail("I4", "node %s is unfenced, but the upgrade did not fence it", a.Node)
 		return
 	}
 	if _, started := step.Record.Nodes[a.Node]; started && m.Outdated && m.Node.Spec.Unschedulable {
@@ -215,14 +215,14 @@ func (r *rules) checkEviction(p *process, w *upgrade.World, stored *record.Recor
 	r.checkFencedFirst(w, stored, a)
 	r.checkNotMoving(p, w, stored, pod, a)
 	if len(pod.OwnerReferences) == 0 && !stored.Request.EvictUnmanaged {
-		r.fail("unmanaged", "%s: nobody brings the pod back", a)
+		r.fail("unmanaged", "%s, but no controller replaces the pod", a)
 	}
 	if isProtected(pod) && isLeftToEnd(stored, pod) {
-		r.fail("POD008", "%s, whose owner asks not to disrupt it", a)
+		r.fail("POD008", "%s, but the pod's annotation forbids a disruption", a)
 	}
 	spends, err := answerEviction(pod, p.seen.budgets, w.EndingNamespaces[namespace])
 	if err != nil && w.Now.Equal(r.c.now) { // otherwise more was seen while the record was stored
-		r.fail("I5", "%s, which would be refused: %v", a, err)
+		r.fail("I5", "%s, but the API server would refuse it: %v", a, err)
 	}
 	if budget := p.seen.budgets[spends]; budget != nil && !stored.Request.NoImplicitBudgets && w.Now.Equal(r.c.now) {
 		st := budget.Status

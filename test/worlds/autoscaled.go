@@ -114,7 +114,7 @@ func (r *rules) checkAutoscaled(w *upgrade.World, step *upgrade.Step) {
 		return
 	}
 	if strings.HasPrefix(rec.Message, "stopped for a rollback") {
-		r.fail("G78", "it gives way to a rollback in phase %q", rec.Phase)
+		r.fail("G78", "it stops for a rollback in phase %q", rec.Phase)
 	}
 	for _, action := range step.Actions {
 		r.checkAutoscaledAction(w, rec, action)
@@ -143,7 +143,7 @@ func (r *rules) checkAutoscaledAction(w *upgrade.World, rec *record.Record, acti
 		}
 	case nodemark.Fence:
 		if room := r.max + len(r.c.plan.Nodes); r.quiet && !rec.Request.KeepMax && r.c.cloud.max == r.max && room > r.max {
-			r.fail("G77", "%s, and no room was made", a)
+			r.fail("G77", "%s, but the maximum was not raised", a)
 		}
 	case schedule.Eviction:
 		if !drains {
@@ -162,10 +162,10 @@ func (r *rules) checkAutoscaledAction(w *upgrade.World, rec *record.Record, acti
 			return
 		}
 		if !a.Shrink && r.quiet {
-			r.fail("G73", "%s, which the group replaces: it is at its minimum", a)
+			r.fail("G73", "%s without shrinking the group, which is at its minimum", a)
 		}
 		if slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool { return isProtected(pod) || mustLeave(pod, isSilent(m.Node, w.Now)) }) && w.Record.Nodes[a.Node].State != record.NodeRemoving {
-			r.fail("G72", "%s in phase %q, with pods that are to stay", a, rec.Phase)
+			r.fail("G72", "%s in phase %q, but the node has pods that must stay", a, rec.Phase)
 		}
 	}
 }
@@ -196,7 +196,7 @@ func (r *rules) checkWaitForDrain(w *upgrade.World, rec *record.Record) {
 	case now.Until.Equal(before.Until):
 	case now.Until.IsZero() && now.Left.Duration > 0:
 		if rest := before.Until.Sub(w.Now); now.Left.Duration != rest {
-			r.fail("G78", "it is paused with %s of its wait left, and keeps %s", rest, now.Left)
+			r.fail("G78", "%s of the wait are left at the pause, but the record has %s", rest, now.Left)
 		}
 	case now.Until.IsZero():
 		if w.Now.Before(before.Until) && left > 0 {
@@ -221,10 +221,10 @@ func (r *rules) checkWaitForDrain(w *upgrade.World, rec *record.Record) {
 		r.fail("G78", "it is paused, and its wait still ends at %s", now.Until)
 	}
 	if due := w.Record.Phase == record.PhaseCordonBlue && rec.Phase == record.PhaseDrainBlue && rec.Request.WaitForDrain.Duration > 0 && left > 0; due {
-		r.fail("G71", "it drains at once")
+		r.fail("G71", "it drains without waiting")
 	}
 	if overdue := now.Until.Add(time.Minute); r.quiet && r.c.plan.Stay && !now.Until.IsZero() && w.Now.After(overdue) {
-		r.fail("G71", "the wait is over since %s, and nothing follows", now.Until)
+		r.fail("G71", "the wait ended at %s, but the upgrade does not continue", now.Until)
 	}
 }
 
@@ -261,7 +261,7 @@ func (r *rules) checkIdleNodesRemoved(w *upgrade.World, step *upgrade.Step) {
 		m := &w.Members[i]
 		stays := func(pod *corev1.Pod) bool { return isProtected(pod) || mustLeave(pod, false) }
 		if m.Outdated && hasReadyNode(m) && m.Node.Spec.Unschedulable && m.Instance.State == nodegroup.InstanceInService && !slices.ContainsFunc(m.Pods, stays) && !slices.ContainsFunc(m.Pods, isSkipped) {
-			r.fail("G72", "nothing is on node %s, and it stays", m.Name())
+			r.fail("G72", "node %s has no pods, but it is not removed", m.Name())
 		}
 	}
 }
@@ -281,7 +281,7 @@ func (r *rules) checkHeldInDrain(w *upgrade.World, rec *record.Record) {
 			continue
 		}
 		if held := hasScaleDownDisabled(m.Node); held != (m.Outdated && rec.Phase == record.PhaseDrainBlue) {
-			r.fail("G81", "autoscalers are kept from node %s: %t, in phase %q", m.Name(), held, rec.Phase)
+			r.fail("G81", "node %s has the scale-down-disabled annotation: %t, in phase %q", m.Name(), held, rec.Phase)
 		}
 	}
 }

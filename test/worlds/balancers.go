@@ -275,13 +275,13 @@ func (r *rules) checkOverdueTargets(w *upgrade.World, step *upgrade.Step) {
 		}
 		n, stands := step.Record.Nodes[b.Node], step.Record.Stopping == "" && step.Record.Result == ""
 		if over := w.Now.Sub(n.Deadline.Add(r.duties.waited[n.UID])); stands && isInDrain(n.State) && over > time.Hour {
-			r.fail("E45", "node %s has been kept for %s since its time was over, and is not given up: %s", b.Node, over, b.Detail)
+			r.fail("E45", "node %s is not given up, %s after its drain limit: %s", b.Node, over, b.Detail)
 		}
 		if m.Node.Labels[corev1.LabelNodeExcludeBalancers] == "" {
-			r.fail("E45", "node %s is not to be taken out of its load balancer, and it is said: %s", b.Node, b.Detail)
+			r.fail("E45", "node %s has no exclusion label, but the message is: %s", b.Node, b.Detail)
 		}
 		if since, out := r.c.excludedSince[m.Instance.ID]; out && !lags && w.Now.Sub(since) < r.c.plan.Balancer.Delay {
-			r.fail("E45", "node %s was taken out of its load balancer %s ago, which takes %s, and it is said: %s", b.Node, w.Now.Sub(since), r.c.plan.Balancer.Delay, b.Detail)
+			r.fail("E45", "node %s was excluded from its load balancer %s ago, and the target drains for %s, but the message is: %s", b.Node, w.Now.Sub(since), r.c.plan.Balancer.Delay, b.Detail)
 		}
 	}
 }

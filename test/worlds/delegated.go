@@ -166,7 +166,7 @@ func (r *rules) checkDelegated(p *process, w *upgrade.World, step *upgrade.Step)
 		}
 		start, ok := action.(nodegroup.Delegate)
 		if !ok {
-			r.fail("delegated", "%s, and the cloud upgrades the group", action)
+			r.fail("delegated", "%s, although the cloud upgrades the group", action)
 			continue
 		}
 		r.checkOperationStart(p, w, start)
@@ -195,17 +195,17 @@ func (r *rules) checkOperationGivenUp(w *upgrade.World, step *upgrade.Step) {
 			return
 		}
 	}
-	r.fail("lost", "operation %s is given up, which was told of: %s", followed, step.Record.Message)
+	r.fail("lost", "operation %s is given up, although readings showed it: %s", followed, step.Record.Message)
 }
 
 // checkOperationStart checks I7 and I10 for a request to start an operation.
 func (r *rules) checkOperationStart(p *process, w *upgrade.World, start nodegroup.Delegate) {
 	stored := &p.stored.record
 	if stored.Run == "" || stored.Delegation == nil || !strings.HasSuffix(start.Token, fmt.Sprintf("-%d", stored.Delegation.Attempt)) || !strings.HasPrefix(start.Token, stored.Run+"-") {
-		r.fail("I7", "%s with token %s, which is not on record: %+v", start, start.Token, stored.Delegation)
+		r.fail("I7", "%s with token %s, which is not in the record: %+v", start, start.Token, stored.Delegation)
 	}
 	if before, used := r.delegations.requestOf[start.Token]; used && before != start {
-		r.fail("I10", "token %s is of %+v, and was of %+v", start.Token, start, before)
+		r.fail("I10", "token %s is sent for %+v, but was sent for %+v before", start.Token, start, before)
 	}
 	newest := ""
 	if op := w.Group.Managed; op == nil || op.Operation.State == nodegroup.OperationRunning {
@@ -214,18 +214,18 @@ func (r *rules) checkOperationStart(p *process, w *upgrade.World, start nodegrou
 		newest = op.Operation.ID
 	}
 	if last := r.delegations.lastToken; last != "" && last != start.Token && r.delegations.requestOf[last].To == start.To && r.delegations.operationBefore == newest {
-		r.fail("I10", "token %s follows %s, and the upgrade did not come to rest", start.Token, last)
+		r.fail("I10", "token %s is sent after token %s, but the upgrade did not stop in between", start.Token, last)
 	}
 	r.delegations.requestOf[start.Token], r.delegations.lastToken, r.delegations.operationBefore = start, start.Token, newest
 	if start.Force != (w.Request.OnTimeout == record.Force) {
-		r.fail("E43", "force is %t, and was asked for: %s", start.Force, w.Request.OnTimeout)
+		r.fail("E43", "force is %t, but the request has OnTimeout %s", start.Force, w.Request.OnTimeout)
 	}
 	if !w.Now.Equal(r.c.now) {
 		return
 	}
 	r.checkRetry(p, w, start)
 	if before := p.open[start.Key()]; before.Outcome == nodegroup.OutcomeMoved && w.Now.Sub(before.Ended) < visibleWithin {
-		r.fail("backoff", "%s is begun again %s after the cloud was said to do something else", start, w.Now.Sub(before.Ended))
+		r.fail("backoff", "%s is begun again %s after the answer that another operation is running", start, w.Now.Sub(before.Ended))
 	}
 }
 
@@ -238,7 +238,7 @@ func (r *rules) checkFollowedOperation(w *upgrade.World, step *upgrade.Step) {
 	op, followed := &m.Operation, rec.Delegation.ID
 	r.checkFollowsLatest(w, step, op)
 	if rec.Stopping == "" && rec.Result == "" && rec.Phase == record.PhaseFollow && op.ID == followed && op.To.ID != rec.Target.ID {
-		r.fail("delegated", "%s is followed, which does not lead to %s: %+v", followed, rec.Target.ID, op)
+		r.fail("delegated", "operation %s is followed, but it does not upgrade to %s: %+v", followed, rec.Target.ID, op)
 	}
 	if rec.Stopping == "" || w.Record.Stopping != "" {
 		return
@@ -266,7 +266,7 @@ func (r *rules) checkFollowedOperation(w *upgrade.World, step *upgrade.Step) {
 func (r *rules) checkFollowsLatest(w *upgrade.World, step *upgrade.Step, op *nodegroup.Operation) {
 	begins := w.Record.Delegation != nil && w.Record.Delegation.ID == "" && step.Record.Delegation.ID == op.ID
 	if begins && op.ID != "" && op.Began.Before(r.delegations.newestBegan) && op.State != nodegroup.OperationRunning {
-		r.fail("E35", "%s is followed, which was over before another one began: %+v", op.ID, op)
+		r.fail("E35", "operation %s is followed, but a newer operation began after its end: %+v", op.ID, op)
 	}
 	if op.Began.After(r.delegations.newestBegan) {
 		r.delegations.newestBegan = op.Began
@@ -276,7 +276,7 @@ func (r *rules) checkFollowsLatest(w *upgrade.World, step *upgrade.Step, op *nod
 // checkFailureIsNew checks E31: the same command begins another operation, and does not report the previous failure as its own.
 func (r *rules) checkFailureIsNew(op *nodegroup.Operation) {
 	if r.delegations.reported[op.ID] || (op.ID == "u1" && r.c.plan.Past != "") {
-		r.fail("E31", "the end of %s is told, which was known before", op.ID)
+		r.fail("E31", "the failure of operation %s is reported for the second time", op.ID)
 	}
 	r.delegations.reported[op.ID] = true
 }
@@ -305,7 +305,7 @@ func (r *rules) checkDrainingNodes(step *upgrade.Step, op *operation) {
 			continue
 		}
 		if _, begun := op.drainingSince[i.id]; !begun {
-			r.fail("E52", "node %s is said to be in drain, and the cloud has not begun with it", n.Name)
+			r.fail("E52", "node %s is shown as draining, but the cloud does not drain it yet", n.Name)
 		}
 	}
 }
@@ -320,7 +320,7 @@ func (r *rules) checkBlockingPodsNamed(w *upgrade.World, step *upgrade.Step, op 
 			_, refusal := answerEviction(pod, r.c.budgets, r.c.namespaceEnding)
 			named := slices.ContainsFunc(step.Blocked, func(b drain.Blocked) bool { return b.Pod.Name == pod.Name })
 			if refusal != nil && !named && pod.DeletionTimestamp == nil {
-				r.fail("E52", "pod %s is in the way of the cloud on instance %s, and is not named: %v", pod.Name, id, refusal)
+				r.fail("E52", "pod %s blocks the drain of instance %s, but the status does not name it: %v", pod.Name, id, refusal)
 			}
 		}
 	}
@@ -345,7 +345,7 @@ func (r *rules) checkDelegatedStop(rec record.Record) {
 		}
 	case record.TargetMoved:
 		if !p.hasActor(TargetMoves) {
-			r.fail("liveness", "the target is said to have moved")
+			r.fail("liveness", "the result is TargetMoved, but the target did not change")
 		}
 	case record.Interrupted, record.Aborted:
 		r.checkDelegatedInterrupt(rec)
@@ -365,7 +365,7 @@ func (r *rules) checkDelegatedPause(rec record.Record) {
 		return // the cloud did not show it
 	}
 	if rec.Delegation.ID == op.id || strings.HasPrefix(op.token, rec.Run+"-") {
-		r.fail("G25", "it is paused, and the cloud continues with %s", op.id)
+		r.fail("G25", "it is paused, but the cloud continues operation %s", op.id)
 	}
 }
 
@@ -394,9 +394,9 @@ func (r *rules) checkDelegatedSuccess(record record.Record) {
 func (r *rules) checkDelegatedInterrupt(rec record.Record) {
 	op := r.c.runningOperation()
 	if r.hasOnlyUserRequests() && op != nil && r.c.now.Sub(op.began) > time.Minute && !strings.Contains(rec.Message, "continues with "+r.c.plan.operationName()+" "+op.id) {
-		r.fail("abort", "the cloud continues with %s, and the message does not say so: %q", op.id, rec.Message)
+		r.fail("abort", "the cloud continues operation %s, but the message does not say so: %q", op.id, rec.Message)
 	}
 	if rec.Result == record.Aborted && rec.IsResumable() {
-		r.fail("abort", "it could be continued")
+		r.fail("abort", "an aborted upgrade is resumable")
 	}
 }

@@ -131,9 +131,9 @@ func (r *rules) checkRetriesReported(w *upgrade.World, step *upgrade.Step) {
 		tried := w.Now.Sub(since[key])
 		switch {
 		case min(tried, w.Now.Sub(r.refusals.lastNamed)) > 30*time.Second: // its effect may be visible a moment before its answer
-			r.fail("S21", "%s has been refused again and again for %s, and that is not said", key, tried)
+			r.fail("S21", "%s has been refused for %s, but the status does not say so", key, tried)
 		case tried > r.c.plan.Request.BootTimeout.Duration+2*time.Minute:
-			r.fail("S21", "%s has been refused again and again for %s, and the upgrade continues", key, tried)
+			r.fail("S21", "%s has been refused for %s, but the upgrade continues", key, tried)
 		}
 	}
 }
@@ -156,7 +156,7 @@ func (r *rules) checkEndsAfterRefusal(p *process, w *upgrade.World, step *upgrad
 			r.refusals.firstSeen = w.Now
 		}
 		if step.Finished && step.Record.Result != "" && !strings.Contains(step.Record.Message, attempt.Detail) {
-			r.fail("S20", "to %s was refused for good, and the end does not say so: %q", attempt.Action, step.Record.Message)
+			r.fail("S20", "to %s was refused for good, but the final message does not say so: %q", attempt.Action, step.Record.Message)
 		}
 	}
 	limit := 2*time.Minute + r.c.plan.Leave // the run waits until the surge nodes that it removes have ended

@@ -74,7 +74,7 @@ func (r *rules) checkOrderAndPatience(p *process, w *upgrade.World, step *upgrad
 			continue // the upgrade continues without these actions
 		}
 		if a.Outcome == nodegroup.OutcomeFatal && !a.InFlight && step.Record.Stopping == "" && step.Record.Result == "" {
-			r.fail("fatal", "to %s was refused for good, and the upgrade goes on", a.Action)
+			r.fail("fatal", "to %s was refused for good, but the upgrade continues", a.Action)
 		}
 	}
 }
@@ -129,7 +129,7 @@ func (r *rules) checkRelaunch(p *process, w *upgrade.World, add nodegroup.AddCap
 		r.fail("backoff", "%s is begun %s after the zone was full", add, since)
 	case last.Action == nil:
 	case last.Outcome == nodegroup.OutcomeMoved && r.duties.unanswered[last.Action.Key()] && add.Zone == "" && !w.Group.Observed.After(last.Ended.Add(visibleWithin)):
-		r.fail("I9", "%s is begun by a reading of the group from %s after it was moved", add, w.Group.Observed.Sub(last.Ended))
+		r.fail("I9", "%s is begun, but the group was read only %s after the last launch was refused", add, w.Group.Observed.Sub(last.Ended))
 	}
 }
 
@@ -142,10 +142,10 @@ func (r *rules) checkQuiesced(action nodegroup.Action) {
 	switch action.(type) {
 	case nodegroup.AddCapacity, nodemark.Fence, nodemark.StartDrain, nodegroup.Terminate:
 		if !slices.Contains(r.c.cloud.suspended, rebalance) {
-			r.fail("S4", "%s, and %s is not suspended", action, rebalance)
+			r.fail("S4", "%s, but %s is not suspended", action, rebalance)
 		}
 		if r.c.plan.keepsTarget() && !slices.Contains(r.c.cloud.suspended, alarm) {
-			r.fail("G42", "%s, and %s is not suspended", action, alarm)
+			r.fail("G42", "%s, but %s is not suspended", action, alarm)
 		}
 	}
 }
@@ -167,11 +167,11 @@ func (r *rules) checkSurgeDistribution(w *upgrade.World, step *upgrade.Step) {
 	for _, zone := range sortedKeys(outdated) {
 		most := outdated[zone]
 		if surge(zone) > most {
-			r.fail("E20", "zone %s is dealt %d of the surge for %d outdated nodes", zone, surge(zone), most)
+			r.fail("E20", "zone %s gets %d surge nodes for %d outdated nodes", zone, surge(zone), most)
 		}
 		for _, other := range sortedKeys(outdated) {
 			if surge(other) > surge(zone)+1 && surge(zone) < most && !r.c.plan.zonesTakeTurns() {
-				r.fail("E25", "zone %s is dealt %d of the surge, and zone %s %d for %d outdated nodes", other, surge(other), zone, surge(zone), most)
+				r.fail("E25", "zone %s gets %d surge nodes, and zone %s gets %d for %d outdated nodes", other, surge(other), zone, surge(zone), most)
 			}
 		}
 	}
@@ -201,13 +201,13 @@ func (r *rules) checkEvictionRate(p *process, now time.Time, a schedule.Eviction
 		}
 	}
 	if all > evictionsAtOnce {
-		r.fail("K06", "%d evictions are in flight, of whatever budget", all)
+		r.fail("K06", "%d evictions are in flight", all)
 	}
 	if budget == "" {
 		return
 	}
 	if hasty {
-		r.fail("K06", "an eviction of budget %s is sent less than %s after another that it was not charged for yet", budget, evictionInterval)
+		r.fail("K06", "an eviction of budget %s is sent less than %s after the previous one, for which the budget is not yet charged", budget, evictionInterval)
 	}
 	if n > maxEvictionsPerBudget {
 		r.fail("K06", "%d evictions of budget %s are in flight", n, budget)
@@ -235,7 +235,7 @@ func (r *rules) checkStartedNodes(w *upgrade.World, step *upgrade.Step) {
 		}
 	}
 	if unready := countUnreadyCurrent(w); len(flying) > max(1, window-unready) && !isBlueGreen(&step.Record) && !r.c.plan.isAutoscaled() { // these two strategies have batches of the requested size
-		r.fail("I1", "%d nodes in flight, with %d nodes unready beside them and a window of %d", len(flying), unready, window)
+		r.fail("I1", "%d nodes are in flight and %d other nodes are unready, with a window of %d", len(flying), unready, window)
 	}
 	if len(nodesInFlight(&w.Record)) == 0 && step.Record.Phase != record.PhaseWait {
 		r.checkUnreadyFirst(w, step, started)
@@ -311,7 +311,7 @@ func (r *rules) checkUnreadyFirst(w *upgrade.World, step *upgrade.Step, started 
 		}
 	}
 	if idle != "" {
-		r.fail("order", "nodes %v are started before %s, which serves nobody", started, idle)
+		r.fail("order", "nodes %v are started before node %s, which is not Ready", started, idle)
 	}
 }
 

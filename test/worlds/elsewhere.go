@@ -39,11 +39,11 @@ func (u *user) checkForeignRun() {
 	marked, unreadable := u.markedNodes(members)
 	switch found, is := upgrade.FindForeignRun(members, own, "", records); {
 	case is && (!marked[found.Node] || found.Owner != upgradeOwner()):
-		u.rules.fail("S32", "node %s is said to be part of run %s of %v", found.Node, found.Run, found.Owner)
+		u.rules.fail("S32", "the command names node %s as part of run %s of %v, but the node has no such mark", found.Node, found.Run, found.Owner)
 	case is:
 		u.rules.tally.count("second run", foreignRunRefused)
 	case len(marked) > 0 && !unreadable:
-		u.rules.fail("S32", "an upgrade of group %q in namespace %s may begin, and nodes are marked by another: %v", own.Group, own.Namespace, sortedKeys(marked))
+		u.rules.fail("S32", "an upgrade of group %q in namespace %s may begin, although these nodes have marks of another upgrade: %v", own.Group, own.Namespace, sortedKeys(marked))
 	}
 }
 

@@ -42,13 +42,13 @@ func (r *rules) checkStopped(rec record.Record) {
 		}
 		ours := node.Annotations[nodemark.AnnotationRun] != ""
 		if !ours && !r.stripped[name] && slices.ContainsFunc(slices.Collect(maps.Keys(node.Annotations)), func(key string) bool { return strings.HasPrefix(key, nodemark.Domain+"/") }) {
-			r.fail("I4", "node %s, which is not fenced, keeps %v of ours", name, node.Annotations)
+			r.fail("I4", "node %s is not fenced, but it still has annotations of the upgrade: %v", name, node.Annotations)
 		}
 		if started || shadow == nil || r.stripped[name] || (ours && rec.Request.KeepFence && rec.Result != record.Succeeded && rec.Result != record.Aborted) {
 			continue
 		}
 		if !haveSameMarks(node, shadow) {
-			r.fail("I4", "node %s, which was not started, is %+v %v %v; without us it would be %+v %v %v",
+			r.fail("I4", "node %s was not started and is %+v %v %v; without the upgrade it would be %+v %v %v",
 				name, node.Spec, node.Labels, node.Annotations, shadow.Spec, shadow.Labels, shadow.Annotations)
 		}
 	}
@@ -56,10 +56,10 @@ func (r *rules) checkStopped(rec record.Record) {
 	kept := r.reportsRefused(&rec, "resume "+rebalance) && slices.Contains(r.c.cloud.suspended, rebalance) || reportsSuspended(&rec) && (!r.quiet || r.isUnbalanced())
 	kept = kept && (!r.resumedByOthers || slices.Contains(r.c.cloud.suspended, rebalance)) // the upgrade may not have seen what another actor resumed a moment ago
 	if suspended := slices.Contains(r.c.cloud.suspended, rebalance); suspended != (theirs || kept) && r.c.plan.hasSize() {
-		r.fail("I4", "%s is suspended: %t, and was by others: %t", rebalance, suspended, theirs)
+		r.fail("I4", "%s is suspended: %t, and was suspended by another actor: %t", rebalance, suspended, theirs)
 	}
 	if slices.Contains(r.c.cloud.suspended, alarm) && !r.resumedByOthers && !r.reportsRefused(&rec, "resume ") {
-		r.fail("I4", "%s is suspended still", alarm)
+		r.fail("I4", "%s is still suspended", alarm)
 	}
 }
 
@@ -124,7 +124,7 @@ func (r *rules) checkResultCause(rec record.Record) {
 		r.checkEvictionFailure(rec)
 	case record.NodeCreationFailure:
 		if r.quiet && p.Boot*5/4+p.ClosedFor+5*time.Minute < rec.Request.BootTimeout.Duration {
-			r.fail("liveness", "nodes are said not to be created: %s", rec.Message)
+			r.fail("liveness", "the result is NodeCreationFailure, but new nodes boot in time: %s", rec.Message)
 		}
 		if !strings.Contains(rec.Message, "new nodes are ready: ") {
 			r.fail("E33", "the message names no cause: %q", rec.Message)
@@ -140,7 +140,7 @@ func (r *rules) checkResultCause(rec record.Record) {
 		if scribbled && slices.ContainsFunc(strings.Split(rec.Message, "; "), func(request string) bool {
 			return strings.Contains(request, unreadable) && strings.Contains(request, "has had no effect for")
 		}) {
-			r.fail("S20", "it tries again what is the same each time: %s", rec.Message)
+			r.fail("S20", "it retried a request that always fails: %s", rec.Message)
 		}
 		unread := p.hasFault(CloudBlind, BalancersBlind) && strings.Contains(rec.Message, "load balancers: they have not been read for")
 		if !refused && !tooLong && !aimed && !scribbled && !unread && !r.reportsLeftovers(&rec) {
@@ -148,7 +148,7 @@ func (r *rules) checkResultCause(rec record.Record) {
 		}
 	case record.Aborted:
 		if !p.hasActor(Aborts) {
-			r.fail("liveness", "it is aborted, and nobody asked for it")
+			r.fail("liveness", "it is aborted, but no user requested that")
 		}
 	case record.Paused:
 		if p.hasActor(Pauses) && rec.PausedBy != "" {
@@ -162,7 +162,7 @@ func (r *rules) checkResultCause(rec record.Record) {
 		}
 	case record.TargetMoved:
 		if !p.hasActor(TargetMoves) || p.keepsTarget() {
-			r.fail("liveness", "the target is said to have moved")
+			r.fail("liveness", "the result is TargetMoved, but the target did not change")
 		}
 	case record.Waiting:
 		if !p.isShortLived() {
@@ -171,7 +171,7 @@ func (r *rules) checkResultCause(rec record.Record) {
 	case record.Interrupted:
 		gaveWay := p.hasActor(Aborts, RollsBack) && strings.HasPrefix(rec.Message, "stopped for a")
 		if !p.hasActor(Interrupt) && !gaveWay {
-			r.fail("liveness", "it says it was interrupted")
+			r.fail("liveness", "the result is Interrupted, but nothing interrupted it")
 		}
 	default:
 		r.fail("end", "result %q", rec.Result)
@@ -198,7 +198,7 @@ func (r *rules) checkNoIdleNode(rule string, record record.Record) {
 		}
 		idle := !slices.ContainsFunc(r.c.podsOn(r.c.nodeNameOf(i)), func(pod *corev1.Pod) bool { return mustLeave(pod, false) })
 		if idle && strings.HasPrefix(i.id, "i-new-") && r.c.cloud.desired > r.c.cloud.min { // at its minimum the group gives no node back
-			r.fail(rule, "instance %s carries nothing, and is kept with %d nodes owed", i.id, record.Ledger.Contribution())
+			r.fail(rule, "instance %s has no pods and is not removed, with a contribution of %d nodes", i.id, record.Ledger.Contribution())
 		}
 	}
 }
@@ -210,9 +210,9 @@ func (r *rules) checkEvictionFailure(rec record.Record) {
 	named := strings.Contains(m, `draining node "`) && (strings.Contains(m, "target group web still has") || strings.Contains(m, "pod "+namespace+"/") || strings.Contains(m, "still terminating: "+namespace+"/") || strings.Contains(m, "has not answered their eviction: "+namespace+"/"))
 	switch {
 	case isBlueGreen(&rec):
-		r.fail("G44", "it fails for a node that takes too long to drain: %s", m)
+		r.fail("G44", "it fails because a drain takes too long: %s", m)
 	case rec.Request.OnTimeout != record.Fail:
-		r.fail("E43", "it fails where it was asked to %s: %s", rec.Request.OnTimeout, m)
+		r.fail("E43", "it fails, but OnTimeout is %s: %s", rec.Request.OnTimeout, m)
 	case !named:
 		r.fail("E52", "the message names no pod: %q", m)
 	case r.easy || (r.c.calm && rec.Started.After(worldStart().Add(r.c.plan.Calm))):
@@ -243,9 +243,9 @@ func (r *rules) checkWorkloadsWhole(rec record.Record) {
 		}
 		switch {
 		case rec.Result == record.Succeeded && ready < first && !r.c.calm:
-			r.fail("I14", "it ends well, and %d pods of %s are ready, of %d before", ready, app.id(), first)
+			r.fail("I14", "it succeeds, but %d pods of %s are ready, and %d were ready before", ready, app.id(), first)
 		case rec.Result == record.WorkloadUnhealthy && ready == 0 && first > 1 && !isBlueGreen(&rec) && app.Flaps == 0 && !r.recovery.roomless[app.id().String()] && (app.Homeless || !strings.Contains(rec.Message, "no node takes it")): // if no node took the pods, the upgrade waited for room
-			r.fail("I14", "it stops, and none of the pods of %s is ready, of %d before", app.id(), first)
+			r.fail("I14", "it stops, but no pod of %s is ready, and %d were ready before", app.id(), first)
 		}
 	}
 }
@@ -268,7 +268,7 @@ func (r *rules) checkOutageReport(rec record.Record) {
 			}
 		}
 		if known.Out != (ready == 0) {
-			r.fail("outage", "it is said to be out: %t, and %d pods of %s are ready", known.Out, ready, app.id())
+			r.fail("outage", "the record says that it has no ready pod: %t, but %d pods of %s are ready", known.Out, ready, app.id())
 		}
 	}
 }
@@ -287,20 +287,20 @@ func (r *rules) checkGoalReached(rec record.Record) {
 			continue
 		}
 		if r.isOutdated(node, i, rec) && (i == nil || !i.standby) {
-			r.fail("end", "node %s is outdated still, and %q", name, state)
+			r.fail("end", "node %s is still outdated, in state %q", name, state)
 		}
 		if node.Annotations[nodemark.AnnotationRun] != "" {
-			r.fail("end", "node %s keeps annotations of ours", name)
+			r.fail("end", "node %s still has annotations of the upgrade", name)
 		}
 	}
 	if r.c.plan.hasSize() && rec.Run != "" && !r.unclearTermination {
 		r.checkFinalSize(rec)
 	}
 	if owed := rec.Ledger.Contribution(); r.c.plan.isBlueGreen() && r.c.plan.namesZones() && r.hasOnlyUserRequests() && rec.Result == record.Succeeded && owed != 0 { // otherwise the group itself launches more nodes of the old revision
-		r.fail("G56", "it ends owing %d nodes, on the way back: %t", owed, rec.Rollback)
+		r.fail("G56", "it ends with a contribution of %d nodes, rolled back: %t", owed, rec.Rollback)
 	}
 	if serving := r.countServing(rec); r.quiet && r.c.plan.hasSize() && !r.c.plan.isAutoscaled() && serving < r.servingBefore {
-		r.fail("E26", "it ends with %d nodes that serve, of %d", serving, r.servingBefore)
+		r.fail("E26", "it ends with %d serving nodes, of %d before", serving, r.servingBefore)
 	}
 }
 
@@ -324,10 +324,10 @@ func (r *rules) checkFinalSize(rec record.Record) {
 	k, owed := &r.c.cloud, rec.Ledger.Contribution()
 	isSaid := strings.Contains(rec.Message, "more node")
 	if owed < 0 || (owed > 0 && !isSaid && r.removedByOthers == 0 && r.sizeChangeByOthers() >= 0) || (isSaid && r.quiet && k.desired <= r.desired) { // other actors may have removed as many
-		r.fail("I9", "it ends owing %d nodes and says %q", owed, rec.Message)
+		r.fail("I9", "it ends with a contribution of %d nodes, and the message is %q", owed, rec.Message)
 	}
 	if r.quiet && owed != 0 && rec.Result == record.Succeeded {
-		r.fail("I9", "it succeeds owing %d nodes", owed)
+		r.fail("I9", "it succeeds with a contribution of %d nodes", owed)
 	}
 	if want := r.desired + r.sizeChangeByOthers() + owed; k.desired != want {
 		r.fail("I9", "the desired size is %d, want %d", k.desired, want)
@@ -340,7 +340,7 @@ func (r *rules) checkFinalSize(rec record.Record) {
 		r.fail("I9", "the maximum is %d, want %d", k.max, least)
 	}
 	if launched := r.countLaunched(rec); r.c.plan.namesZones() && launched != len(k.tokens) {
-		r.fail("I9", "%d launches are on the books, and %d were made", launched, len(k.tokens))
+		r.fail("I9", "%d launches are in the ledger, but %d were made", launched, len(k.tokens))
 	}
 	if zones := k.nodesPerZone(); r.c.plan.namesZones() && owed == 0 && !r.zonesChanged && !maps.Equal(zones, r.zones) {
 		r.fail("E20", "the zones are %v, and were %v", zones, r.zones)

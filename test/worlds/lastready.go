@@ -84,11 +84,11 @@ func (p *Plan) keepLastReadyPods() {
 func (r *rules) checkLastReadyStays(w *upgrade.World, step *upgrade.Step, app *Workload, sent string) {
 	name := app.id().String()
 	if ending := r.podInGracePeriod(w, app); ending != nil {
-		r.fail("I12", "pod %s is evicted, the last ready one of %s, and pod %s has to end before another takes its place", sent, name, ending.Name)
+		r.fail("I12", "pod %s, the last ready pod of %s, is evicted, but pod %s must end before a new one is created", sent, name, ending.Name)
 	}
 	for _, u := range step.Status.Unhealthy {
 		if _, said := w.Notes.Unhealthy[u.Name]; said && u.Name != name {
-			r.fail("I12", "pod %s is evicted, the last ready one of %s, and the upgrade may stop for %s", sent, name, u.Name)
+			r.fail("I12", "pod %s, the last ready pod of %s, is evicted, but the upgrade may stop because of %s", sent, name, u.Name)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func (r *rules) checkCanaryLeaves(w *upgrade.World, step *upgrade.Step) {
 			return name != b.Node && m != nil && isInDrain(rec.Nodes[name].State) && slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool { return drain.WorkloadOf(pod) == b.Workload })
 		})
 		if !leaves {
-			r.fail("I11", "pod %s waits for the first of %s to come up, and none leaves a node", b.Pod.Name, b.Workload)
+			r.fail("I11", "pod %s waits for the first pod of %s on another node, but no pod of it leaves its node", b.Pod.Name, b.Workload)
 		}
 	}
 }
@@ -154,7 +154,7 @@ func (r *rules) checkWorkloadsRemembered(w *upgrade.World, step *upgrade.Step) {
 			continue
 		}
 		if pods := livePodsOf(w, app); hasLeavers(w, pods) || countReady(pods) < known.Ready {
-			r.fail("I11", "among many others %s is forgotten: %d pods are ready, of %d, or are still to leave", app.id(), countReady(pods), known.Ready)
+			r.fail("I11", "workload %s is removed from a full record, but %d of %d pods are ready, or pods must still leave", app.id(), countReady(pods), known.Ready)
 		}
 	}
 }

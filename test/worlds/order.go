@@ -148,7 +148,7 @@ func (r *rules) evictionRank(pod *corev1.Pod) int {
 // label wait-completed is never evicted.
 func (r *rules) checkEvictionOrder(w *upgrade.World, pod *corev1.Pod, node string, a nodegroup.Action) {
 	if isAwaited(pod) {
-		r.fail("L19", "%s, which is to be waited for", a)
+		r.fail("L19", "%s, but the pod has the label wait-completed", a)
 	}
 	m, turn := memberNamed(w, node), r.evictionRank(pod)
 	if limit := w.Record.Request.DrainTimeout.Duration; !w.Now.Before(w.Record.Nodes[node].Deadline.Add(-limit / 2)) {
@@ -159,7 +159,7 @@ func (r *rules) checkEvictionOrder(w *upgrade.World, pod *corev1.Pod, node strin
 			continue
 		}
 		if other.DeletionTimestamp == nil || turn == 2 {
-			r.fail("L19", "%s before pod %s, which needs it", a, other.Name)
+			r.fail("L19", "%s before pod %s, which may need it", a, other.Name)
 		}
 	}
 }

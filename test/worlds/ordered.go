@@ -31,7 +31,7 @@ func (r *rules) checkOrderedReport(p *process, w *upgrade.World, app *Workload, 
 	}
 	for _, pod := range livePodsOf(w, app) {
 		if ready := w.Now.Sub(pod.Status.Conditions[0].LastTransitionTime.Time); isPodReady(pod) && ready < time.Second {
-			r.fail("I11", "%s is said to lack a pod, and its pod %s has been ready for only %s", u, pod.Name, ready)
+			r.fail("I11", "%s: the next pod is not missing, because pod %s has been ready for only %s", u, pod.Name, ready)
 		}
 	}
 	for i := range app.Replicas {
@@ -41,7 +41,7 @@ func (r *rules) checkOrderedReport(p *process, w *upgrade.World, app *Workload, 
 		case pod == nil:
 			return // it is missing, and all before it are there
 		case pod.DeletionTimestamp != nil && w.Now.Before(pod.DeletionTimestamp.Time) && memberNamed(w, pod.Spec.NodeName) != nil:
-			r.fail("I11", "%s is said to lack a pod, and its pod %s before that one is ending", u, name)
+			r.fail("I11", "%s: the next pod is not missing, because the previous pod %s is terminating", u, name)
 		}
 	}
 }

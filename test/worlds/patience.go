@@ -130,7 +130,7 @@ func (r *rules) checkGraceOver(w *upgrade.World, m *nodegroup.Member, n record.N
 	for _, pod := range left {
 		switch {
 		case pod.DeletionTimestamp == nil && !pod.CreationTimestamp.After(n.Deadline):
-			r.fail("E43", "node %s is removed with pod %s, which nobody deleted", m.Name(), pod.Name)
+			r.fail("E43", "node %s is removed with pod %s, which was not deleted", m.Name(), pod.Name)
 		case pod.DeletionTimestamp != nil && w.Now.Before(pod.DeletionTimestamp.Time):
 			r.fail("E43", "node %s is removed %s before the grace of pod %s is over", m.Name(), pod.DeletionTimestamp.Sub(w.Now), pod.Name)
 		}

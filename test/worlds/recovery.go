@@ -161,7 +161,7 @@ func (r *rules) checkWorkloadIndex(p *process, w *upgrade.World, app *Workload, 
 		}
 	}
 	if all != len(pods) || ready != countReady(pods) {
-		r.fail("I11", "%d pods of %s are known, %d of them ready, and %d were seen, %d of them ready", len(pods), app.id(), countReady(pods), all, ready)
+		r.fail("I11", "the index has %d pods of %s, %d of them ready, but the process saw %d, %d of them ready", len(pods), app.id(), countReady(pods), all, ready)
 	}
 }
 
@@ -183,10 +183,10 @@ func (r *rules) checkWaitsForRecovery(w *upgrade.World, step *upgrade.Step, app 
 	} else {
 		r.checkStopsInTime(w, rec, name, crashed)
 		for _, m := range started {
-			r.fail("I11", "node %s is started, and pod %s of %s crashes: %d are ready, and %d were", m.Name(), crashed.Name, name, countReady(pods), r.recovery.lostPods[name].ready)
+			r.fail("I11", "node %s is started, but pod %s of %s crashes: %d pods are ready, and %d were ready before", m.Name(), crashed.Name, name, countReady(pods), r.recovery.lostPods[name].ready)
 		}
 		if rec.Phase == record.PhaseDeleteBlue && w.Record.Phase == record.PhaseSoak {
-			r.fail("I11", "blue nodes are deleted, and pod %s of %s crashes: %d are ready, and %d were", crashed.Name, name, countReady(pods), r.recovery.lostPods[name].ready)
+			r.fail("I11", "blue nodes are deleted, but pod %s of %s crashes: %d pods are ready, and %d were ready before", crashed.Name, name, countReady(pods), r.recovery.lostPods[name].ready)
 		}
 	}
 	r.checkWaitsForCreation(w, rec, app, pods, started)
@@ -228,7 +228,7 @@ func (r *rules) checkWaitsForCreation(w *upgrade.World, record *record.Record, a
 	r.recovery.missingSince[name] = since
 	for _, m := range started {
 		if waited := w.Now.Sub(since); r.quiet && waited > uncreatedLimit {
-			r.fail("I11", "node %s is started, and pods of %s have not been created for %s: %d are there, and %d were ready", m.Name(), name, waited, len(pods), before.ready)
+			r.fail("I11", "node %s is started, but pods of %s have not been created for %s: %d exist, and %d were ready before", m.Name(), name, waited, len(pods), before.ready)
 		}
 	}
 }
@@ -252,7 +252,7 @@ func (r *rules) checkLackLimit(w *upgrade.World, rec *record.Record, app *Worklo
 	r.recovery.lackingSince[name] = since
 	drains := rec.Phase == record.PhaseUpgrade && rec.Stopping == "" && rec.Result == ""
 	if waited := w.Now.Sub(since); r.quiet && drains && waited > lackLimit {
-		r.fail("I11", "%s has lacked pods for %s, and the upgrade does not stop", name, waited)
+		r.fail("I11", "%s has had too few pods for %s, but the upgrade does not stop", name, waited)
 	}
 }
 
@@ -299,7 +299,7 @@ func (r *rules) checkFewAway(w *upgrade.World, step *upgrade.Step, app *Workload
 		r.tally.count("health", fewAway)
 	}
 	if more > 0 && away+more > limit && (away <= 0 || leaving+coming > 0) {
-		r.fail("I15", "%d nodes are started with %d pods of %s while %d of %d are away, %d to leave and %d coming", len(started), more, name, away, before, leaving, coming)
+		r.fail("I15", "%d nodes are started with %d pods of %s, while %d of its %d pods are missing, %d are leaving and %d are starting", len(started), more, name, away, before, leaving, coming)
 	}
 }
 
@@ -355,7 +355,7 @@ func (r *rules) checkStopsInTime(w *upgrade.World, rec *record.Record, name stri
 	r.recovery.crashingSince[name] = since
 	drains := rec.Phase != record.PhaseScaleDown && rec.Phase != record.PhaseDone
 	if waited := w.Now.Sub(since); waited >= unhealthyLimit && drains && rec.Stopping == "" && rec.Result == "" {
-		r.fail("I11", "pod %s of %s has crashed for %s, and the upgrade does not stop", pod.Name, name, waited)
+		r.fail("I11", "pod %s of %s has crashed for %s, but the upgrade does not stop", pod.Name, name, waited)
 	}
 }
 
@@ -434,11 +434,11 @@ func (r *rules) checkLastReadyWaited(w *upgrade.World, step *upgrade.Step, app *
 	crashed := r.crashedSuccessor(w, app, livePodsOf(w, app))
 	switch {
 	case !waited:
-		r.fail("I12", "pod %s is evicted, the last ready one of %s, and has not waited for another", sent, name)
+		r.fail("I12", "pod %s, the last ready pod of %s, is evicted without waiting for another", sent, name)
 	case crashed != nil && !isIgnored(&step.Record, name):
-		r.fail("I12", "pod %s is evicted, the last ready one of %s, and pod %s crashes", sent, name, crashed.Name)
+		r.fail("I12", "pod %s, the last ready pod of %s, is evicted, but pod %s crashes", sent, name, crashed.Name)
 	case isLastReadyLeaving(w, livePodsOf(w, app), isFaulty) && !isIgnored(&step.Record, name):
-		r.fail("I12", "pod %s is evicted, the last ready one of %s, and all others crash, or no node takes them", sent, name)
+		r.fail("I12", "pod %s, the last ready pod of %s, is evicted, but all others crash or fit no node", sent, name)
 	}
 }
 
@@ -474,7 +474,7 @@ func (r *rules) checkUnhealthyReport(p *process, w *upgrade.World, step *upgrade
 	for _, u := range step.Status.Unhealthy {
 		i := slices.IndexFunc(r.c.plan.Workloads, func(app Workload) bool { return app.id().String() == u.Name })
 		if i < 0 {
-			r.fail("I11", "%s does not recover, which is none of the workloads", u.Name)
+			r.fail("I11", "%s is reported as unhealthy, but the plan has no such workload", u.Name)
 			continue
 		}
 		if app := &r.c.plan.Workloads[i]; app.Kind == DaemonSet {
@@ -496,29 +496,29 @@ func (r *rules) checkUnhealthyReport(p *process, w *upgrade.World, step *upgrade
 		}
 		switch {
 		case at < 0 || (isPodReady(pods[at]) && !hasRestarted(pods[at]) && !r.c.becameUnready[pods[at].UID]) || u.Ready > countReady(pods) || u.Ready >= u.Before:
-			r.fail("I11", "%s is said not to recover, and %d of its pods are ready", u, countReady(pods))
+			r.fail("I11", "%s is reported as unhealthy, but %d of its pods are ready", u, countReady(pods))
 		case isOnOutdated(w, pods[at]) && !isNodeKept(step.Record.Nodes[pods[at].Spec.NodeName].State):
-			r.fail("I11", "%s is said not to recover, and the pod has to leave its node", u)
+			r.fail("I11", "%s is reported as unhealthy, but the pod must leave its node", u)
 		case isIgnored(&step.Record, u.Name):
-			r.fail("I11", "%s is said not to recover, and is to be ignored", u)
+			r.fail("I11", "%s is reported as unhealthy, but the request ignores it", u)
 		}
 	}
 	if stops := w.Record.Stopping == "" && step.Record.Stopping == record.WorkloadUnhealthy; !stops {
 		return
 	}
 	if ran := w.Now.Sub(r.recovery.began); ran < unhealthyLimit {
-		r.fail("I11", "it stops for a workload %s after it was begun", ran)
+		r.fail("I11", "it stops because of a workload only %s after its process began", ran)
 	}
 	r.checkTimeToRecover(w, step)
 	if len(step.Status.Unhealthy) == 0 {
-		r.fail("I11", "it stops, and no workload is said not to recover: %s", step.Record.Message)
+		r.fail("I11", "it stops because of a workload, but reports none: %s", step.Record.Message)
 	}
 }
 
 // checkMissingReport checks the status about missing pods.
 func (r *rules) checkMissingReport(app *Workload, u record.Unhealthy, pods []*corev1.Pod) {
 	if len(pods) >= max(u.Before, app.Replicas) || u.Ready > countReady(pods) {
-		r.fail("I11", "%s is said to lack pods, and %d are there, %d of them ready", u, len(pods), countReady(pods))
+		r.fail("I11", "%s is reported with missing pods, but %d exist, %d of them ready", u, len(pods), countReady(pods))
 	}
 	if app.Sick == 0 || !r.quiet {
 		return // some pods may have left before the upgrade counted them
@@ -531,7 +531,7 @@ func (r *rules) checkMissingReport(app *Workload, u record.Unhealthy, pods []*co
 	}
 	said := 0
 	if _, _ = fmt.Sscanf(u.Why, "%d pod", &said); said < app.Replicas-there || said > app.Replicas-len(pods) {
-		r.fail("I11", "%s is said to lack pods, and of %d there are %d", u, app.Replicas, there)
+		r.fail("I11", "%s is reported with the wrong number of missing pods: of %d pods, %d exist", u, app.Replicas, there)
 	}
 }
 
@@ -556,10 +556,10 @@ func (r *rules) checkUnhealthyMessage(record record.Record) {
 	}
 	unplaced := containsAny(record.Message, "no node takes it", "must end before", "has not ended", "has terminated")
 	if app := &r.c.plan.Workloads[i]; !app.isAiling() && (app.Kind != DaemonSet || !app.Broken) && !unplaced && !r.c.plan.hasActor(PodCrashes) {
-		r.fail("liveness", "%s does not recover for no reason: %s", app.id(), record.Message)
+		r.fail("liveness", "%s is reported as unhealthy without a cause: %s", app.id(), record.Message)
 	}
 	if mended := worldStart().Add(r.c.plan.Calm + 2*time.Minute); r.c.calm && record.Ended.After(mended) {
-		r.fail("liveness", "workloads do not recover, and nothing is in their way: %s", record.Message)
+		r.fail("liveness", "workloads are reported as unhealthy after all obstacles were removed: %s", record.Message)
 	}
 }
 

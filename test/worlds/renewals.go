@@ -169,7 +169,7 @@ func (r *rules) checkRenewedReleased(record record.Record) {
 	for name, at := range r.currentSince {
 		node := r.c.nodes[name]
 		if node != nil && isNodeReady(node) && r.c.now.Sub(at) > time.Minute && node.Labels[imageLabel] == record.Target.ID && node.Annotations[nodemark.AnnotationRun] == record.Run {
-			r.fail("released", "node %s has been current for %s, and is fenced still", name, r.c.now.Sub(at))
+			r.fail("released", "node %s has been current for %s, but it is still fenced", name, r.c.now.Sub(at))
 		}
 	}
 }
@@ -213,7 +213,7 @@ func (r *rules) checkDaemonSets(w *upgrade.World, step *upgrade.Step, started []
 		r.tally.count("renewal", daemonCrashes)
 		r.checkStopsInTime(w, &step.Record, name, crashed)
 		for _, m := range started {
-			r.fail("I11", "node %s is started, and pod %s of %s does not come up", m.Name(), crashed.Name, name)
+			r.fail("I11", "node %s is started, but pod %s of %s does not become ready", m.Name(), crashed.Name, name)
 		}
 	}
 }
@@ -240,20 +240,20 @@ func daemonPods(w *upgrade.World, app *Workload, current bool) []*corev1.Pod {
 func (r *rules) checkDaemonSetReport(w *upgrade.World, step *upgrade.Step, app *Workload, u record.Unhealthy) {
 	if u.Pod == "" && strings.Contains(u.Why, "not created") {
 		if !r.c.plan.hasWorkload(func(w *Workload) bool { return w.Kind == DaemonSet && w.Refused }) {
-			r.fail("I11", "%s is said to lack pods, which no one refuses", u)
+			r.fail("I11", "%s is reported with missing pods, but its pods are not refused", u)
 		}
 		return
 	}
 	pods := append(daemonPods(w, app, true), waitingDaemonPods(w, app)...)
 	at := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.Name == u.Pod && pod.Spec.NodeName == u.Node })
 	if at < 0 || u.Ready >= u.Before && u.Before > 0 {
-		r.fail("I11", "%s is said not to recover, and has %d pods on current nodes", u, len(pods))
+		r.fail("I11", "%s is reported as unhealthy, but its pod or its numbers are wrong: it has %d pods on current nodes", u, len(pods))
 	}
 	if at >= 0 && pods[at].Spec.NodeName == "" && !app.Homeless {
-		r.fail("I11", "%s is said not to recover, and its pod waits for the taint of a node that has just become Ready", u)
+		r.fail("I11", "%s is reported as unhealthy, but its pod only waits until the not-ready taint is removed", u)
 	}
 	if isIgnored(&step.Record, u.Name) {
-		r.fail("I11", "%s is said not to recover, and is to be ignored", u)
+		r.fail("I11", "%s is reported as unhealthy, but the request ignores it", u)
 	}
 }
 

@@ -98,19 +98,19 @@ func (r *rules) checkRestart(p *process, w *upgrade.World, step *upgrade.Step, a
 	m := r.c.controllers[pod.Labels["app"]]
 	switch read := p.read[m.Name]; {
 	case stored.Request.Move != record.MoveBySurge:
-		r.fail("L23", "%s, and restarts were not asked for", a)
+		r.fail("L23", "%s, but the request asks for no restarts", a)
 	case step.Record.Nodes[a.Node].State != record.NodeDraining:
-		r.fail("L23", "%s, and the node is %q", a, step.Record.Nodes[a.Node].State)
+		r.fail("L23", "%s, but the node is %q", a, step.Record.Nodes[a.Node].State)
 	case a.Deployment != m.Name || a.UID != read.uid || !p.read.hasGaplessMove(m.Workload):
-		r.fail("L23", "%s, which leaves a gap or is another: it %s", a, read.rollout)
+		r.fail("L23", "%s, but the restart leaves a gap or is for another Deployment: it %s", a, read.rollout)
 	case hasComeBack(stored, a.Node, pod):
-		r.fail("E51", "%s, which came up there after the drain began", a)
+		r.fail("E51", "%s, but the pod was created on the node after the drain began", a)
 	case !isPodReady(pod):
-		r.fail("L23", "%s, and the pod is not ready", a)
+		r.fail("L23", "%s, but the pod is not ready", a)
 	case !w.Now.Equal(r.c.now): // answers may have arrived while the record was stored
 	case !p.open[a.Key()].Begun.IsZero():
 		if before := p.open[a.Key()].Outcome; before == nodegroup.OutcomeDone || before == nodegroup.OutcomeFatal {
-			r.fail("L23", "%s again, and the last answer was %q", a, before)
+			r.fail("L23", "%s is repeated, but the last answer was %q", a, before)
 		}
 	default:
 		r.checkOnlyReadyPod(w, m, pod, a)
@@ -125,9 +125,9 @@ func (r *rules) checkOnlyReadyPod(w *upgrade.World, m *controller, pod *corev1.P
 	since, last := r.recovery.lastReadySince[pod.UID]
 	switch {
 	case ready != 1:
-		r.fail("L23", "%s, and %d of its pods are ready", a, ready)
+		r.fail("L23", "%s, but %d of its pods are ready", a, ready)
 	case several && (!last || w.Now.Sub(since) < lastReadyWait):
-		r.fail("L23", "%s, and the pod has not waited for the others", a)
+		r.fail("L23", "%s, but the pod has not waited for the others", a)
 	case several:
 		r.tally.count("move", waitsFirst)
 	}
@@ -153,9 +153,9 @@ func (r *rules) checkNotMoving(p *process, w *upgrade.World, stored *record.Reco
 	case attempt.Outcome == nodegroup.OutcomeFatal || (attempt.Outcome == nodegroup.OutcomeMoved && attempt.Tries >= mostRestarts):
 		r.tally.count("move", instead)
 	case !attempt.Begun.IsZero():
-		r.fail("L23", "%s, and its Deployment is restarted to move it: %q", a, attempt.Outcome)
+		r.fail("L23", "%s, but a restart of its Deployment is moving the pod: %q", a, attempt.Outcome)
 	case m.Replicas == 1 && countReady(livePodsOf(w, m.Workload)) == 1 && r.moving.mostTogether[drain.ControllerOf(pod)] == 1:
-		r.fail("L23", "%s, the only ready one of a Deployment that %s", a, p.read[m.Name].rollout)
+		r.fail("L23", "%s, but the pod is the only ready one of a Deployment that %s", a, p.read[m.Name].rollout)
 	}
 }
 
@@ -192,7 +192,7 @@ func (r *rules) checkSuccessorNode(p *process, pod *corev1.Pod) {
 	}
 	node := r.c.nodes[pod.Spec.NodeName]
 	if node.Labels[groupLabel] != "" && r.isOutdated(node, r.c.instanceOf(node), p.stored.record) {
-		r.fail("E62", "pod %s, which takes over from one that was moved, is on node %s, which is outdated", pod.Name, node.Name)
+		r.fail("E62", "pod %s, the successor of a moved pod, is on outdated node %s", pod.Name, node.Name)
 	}
 }
 
@@ -215,7 +215,7 @@ func (r *rules) checkDeparture(pod *corev1.Pod) {
 			return
 		}
 	}
-	r.fail("I13", "pod %s goes, and its Deployment, which %s, has no other that is ready", pod.Name, m.Rollout)
+	r.fail("I13", "pod %s ends, but its Deployment, which %s, has no other ready pod", pod.Name, m.Rollout)
 }
 
 // checkDenialReport checks E52: if the restart of a pod's Deployment was refused for now, the pod's entry in Blocked gives the reason.
@@ -230,7 +230,7 @@ func (r *rules) checkDenialReport(w *upgrade.World, step *upgrade.Step) {
 		}
 		for _, b := range step.Blocked {
 			if m := memberNamed(w, a.Node); b.Kind == drain.Moving && m != nil && hasPod(m.Pods, a.Pod, b.Pod.Name) && !strings.Contains(b.String(), attempt.Detail) {
-				r.fail("E52", "pod %s waits for a restart, of which nothing is said but %q: %s", b.Pod, b.String(), attempt.Detail)
+				r.fail("E52", "pod %s waits for a refused restart, but the status says only %q: %s", b.Pod, b.String(), attempt.Detail)
 			}
 		}
 	}

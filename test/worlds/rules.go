@@ -210,14 +210,14 @@ func (r *rules) checkStep(p *process, w *upgrade.World, step *upgrade.Step) {
 		}
 	}
 	if step.Finished && (r.quiet && len(step.Actions) > 0 || step.Record.Result == "") {
-		r.fail("end", "finished with %v to do and result %q", step.Actions, step.Record.Result)
+		r.fail("end", "it is finished with the actions %v and the result %q", step.Actions, step.Record.Result)
 	}
 	if !step.Finished && step.Wake.Before(w.Now) {
 		r.fail("wake", "it wakes at %s, before %s", step.Wake, w.Now)
 	}
 	for _, b := range step.Blocked {
 		if b.String() == "" || b.Remedy() == "" {
-			r.fail("E52", "pod %s is blocked for no reason that is said", b.Pod)
+			r.fail("E52", "pod %s is blocked, but the status gives no reason or no remedy", b.Pod)
 		}
 	}
 	r.checkEndsAfterRefusal(p, w, step)
@@ -298,13 +298,13 @@ func (r *rules) checkSize(record *record.Record) {
 	}
 	least, most := -record.Request.MaxUnavailable, record.Request.Surge
 	if owed := record.Ledger.Contribution(); owed < least || owed > most {
-		r.fail("I9", "our contribution is %d, outside [%d, %d]", owed, least, most)
+		r.fail("I9", "the contribution in the ledger is %d, outside [%d, %d]", owed, least, most)
 	}
 	if change := r.c.cloud.desired - r.desired - r.sizeChangeByOthers(); change < least || change > most {
-		r.fail("I9", "the group changed by %d because of us, outside [%d, %d]", change, least, most)
+		r.fail("I9", "the upgrade changed the group's size by %d, outside [%d, %d]", change, least, most)
 	}
 	if len(r.c.cloud.scaledIn) > 0 {
-		r.fail("E53", "the cloud had too many nodes and took %v itself", r.c.cloud.scaledIn)
+		r.fail("E53", "the group was larger than its size, and the cloud removed %v", r.c.cloud.scaledIn)
 	}
 	if record.Request.KeepMax && !r.maxChanged && r.c.cloud.max != r.max {
 		r.fail("keep-max", "the maximum is %d and was %d", r.c.cloud.max, r.max)
@@ -335,7 +335,7 @@ func (r *rules) checkDeadlinesAndPhases(w *upgrade.World, rec *record.Record) {
 				want = want.Add(w.Idle)
 			}
 			if known && !n.Deadline.Equal(want) {
-				r.fail("I8", "the deadline of node %s moved from %s to %s, with nobody at work for %s", name, r.deadlines[n.UID], n.Deadline, w.Idle)
+				r.fail("I8", "the deadline of node %s moved from %s to %s, but no process was running for %s", name, r.deadlines[n.UID], n.Deadline, w.Idle)
 			}
 			r.deadlines[n.UID] = n.Deadline
 		}

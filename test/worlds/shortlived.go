@@ -64,7 +64,7 @@ func (r *rules) checkExpiry(w *upgrade.World, step *upgrade.Step) {
 		}
 	case record.LeftBehind, record.Waiting:
 		if left == 0 || !told || over != (rec.Result == record.LeftBehind) {
-			r.fail("G90", "%d outdated nodes, the week is over: %t, and it says %q: %s", left, over, rec.Result, rec.Message)
+			r.fail("G90", "%d outdated nodes are left, the week is over: %t, but the result is %q: %s", left, over, rec.Result, rec.Message)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func (r *rules) checkBatches(w *upgrade.World, rec *record.Record) {
 		if m := memberNamed(w, name); m != nil && kept && n.State == record.NodeParked && before.State != record.NodeParked && n.Reason == "" {
 			for _, pod := range m.Pods {
 				if mustLeave(pod, isSilent(m.Node, w.Now)) {
-					r.fail("G44", "node %s is kept for empty, and has pod %s", name, pod.Name)
+					r.fail("G44", "node %s is parked as empty, but it has pod %s", name, pod.Name)
 				}
 			}
 		}
@@ -70,12 +70,12 @@ func (r *rules) checkBatches(w *upgrade.World, rec *record.Record) {
 		asked := rec.Request.BlueGreen
 		switch {
 		case asked.Batch == 0:
-			r.fail("G46", "node %s is drained, and batches have no nodes", name)
+			r.fail("G46", "node %s is drained, but the batch size is 0", name)
 		case n.Batch == 1 || r.duties.batches[n.Batch] != nil:
 		case r.soaks.total >= maxSoak:
 			r.fail("G50", "node %s is drained after soaks of %s", name, r.soaks.total)
 		case w.Now.Sub(r.soaks.lastDrainEnded) < asked.BatchSoak.Duration:
-			r.fail("G47", "batch %d is begun %s after the one before it was drained", n.Batch, w.Now.Sub(r.soaks.lastDrainEnded))
+			r.fail("G47", "batch %d is begun only %s after the drain of the previous batch", n.Batch, w.Now.Sub(r.soaks.lastDrainEnded))
 		}
 		for other, o := range w.Record.Nodes {
 			if o.Batch < n.Batch && isInDrain(o.State) {
@@ -106,7 +106,7 @@ func (r *rules) checkSoak(w *upgrade.World, rec *record.Record) {
 		r.checkSoakLength(w, rec, soaksLast)
 	case now.Until.IsZero() && now.Left.Duration > 0:
 		if left := before.Until.Sub(w.Now); now.Left.Duration != left {
-			r.fail("G54", "it is paused with %s of its soak left, and keeps %s", left, now.Left)
+			r.fail("G54", "%s of the soak are left at the pause, but the record has %s", left, now.Left)
 		}
 	case now.Until.IsZero():
 		if w.Now.Before(before.Until) && !completes {
@@ -118,10 +118,10 @@ func (r *rules) checkSoak(w *upgrade.World, rec *record.Record) {
 		r.fail("G52", "the end of a soak moves from %s to %s", before.Until, now.Until)
 	}
 	if completes && w.Record.Phase == record.PhaseSoak && now.Until.After(w.Now) && !before.Until.IsZero() && rec.Stopping == "" && rec.Result == "" {
-		r.fail("G52", "it soaks until %s, and somebody completes", now.Until)
+		r.fail("G52", "it soaks until %s, although a user completes the soak", now.Until)
 	}
 	if overdue := now.Until.Add(time.Minute); r.quiet && r.c.plan.Stay && !now.Until.IsZero() && w.Now.After(overdue) && !r.lacksPods(w) {
-		r.fail("G49", "a soak is over since %s, and nothing follows", now.Until)
+		r.fail("G49", "a soak ended at %s, but the upgrade does not continue", now.Until)
 	}
 	if due := min(asked.Soak.Duration, maxSoak-r.soaks.beforeLast); rec.Phase == record.PhaseDeleteBlue && w.Record.Phase != rec.Phase && !r.soaks.completed && w.Now.Sub(r.soaks.lastBegan) < due {
 		r.fail("G49", "outdated nodes are deleted %s after the last soak began, want %s", w.Now.Sub(r.soaks.lastBegan), due)
@@ -221,7 +221,7 @@ func (r *rules) checkHolds(w *upgrade.World, rec *record.Record) {
 			if !want {
 				rule = "G51"
 			}
-			r.fail(rule, "autoscalers are kept from node %s: %t, in phase %q", m.Name(), held, rec.Phase)
+			r.fail(rule, "node %s has the scale-down-disabled annotation: %t, in phase %q", m.Name(), held, rec.Phase)
 		}
 	}
 }
@@ -234,7 +234,7 @@ func (r *rules) checkHeldFirst(w *upgrade.World, step *upgrade.Step) {
 	for i := range w.Members {
 		m := &w.Members[i]
 		if m.Outdated && hasReadyNode(m) && m.Instance.State == nodegroup.InstanceInService && !hasScaleDownDisabled(m.Node) {
-			r.fail("G42", "%v, and autoscalers are not kept from node %s", step.Actions, m.Name())
+			r.fail("G42", "%v, but node %s has no scale-down-disabled annotation", step.Actions, m.Name())
 		}
 	}
 }
@@ -267,7 +267,7 @@ func (r *rules) checkBothColoursKept(rec record.Record) {
 			r.fail("I4", "node %s, which was current, is %+v %v %v", name, node.Spec, node.Labels, node.Annotations)
 		case !r.hasOnlyUserRequests() || rec.Phase == record.PhaseCordonBlue || i.revision == rec.Target.ID:
 		case !node.Spec.Unschedulable || node.Annotations[nodemark.AnnotationRun] != rec.Run:
-			r.fail("G54", "node %s is fenced no more: %+v %v", name, node.Spec, node.Annotations)
+			r.fail("G54", "node %s is no longer fenced: %+v %v", name, node.Spec, node.Annotations)
 		}
 	}
 }
@@ -277,13 +277,13 @@ func (r *rules) checkWaiting(record record.Record) {
 	left := record.Soak.Until.Sub(record.Ended)
 	switch {
 	case r.c.plan.Stay || left <= longWait || (!isBlueGreen(&record) && !r.c.plan.isAutoscaled()):
-		r.fail("end", "it leaves with %s of a soak left", left)
+		r.fail("end", "the process exits with %s of the wait left", left)
 	case !strings.Contains(record.Message, record.Soak.Until.UTC().Format(time.RFC3339)):
-		r.fail("G47", "it does not say until when it soaks: %q", record.Message)
+		r.fail("G47", "the message does not contain the end of the soak: %q", record.Message)
 	}
 	for name, n := range record.Nodes {
 		if isInDrain(n.State) {
-			r.fail("G47", "it leaves with node %s %q", name, n.State)
+			r.fail("G47", "the process exits while node %s is %q", name, n.State)
 		}
 	}
 }

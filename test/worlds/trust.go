@@ -55,7 +55,7 @@ func (r *rules) checkStandbyUntouched(rec record.Record) {
 		case instance == nil || instance.leaving:
 			r.fail("standby", "instance i-%s, which was on Standby, is gone", name)
 		case rec.Result == record.Succeeded && !strings.Contains(rec.Message, "kept, because they are on Standby: i-"+name):
-			r.fail("standby", "it does not say that i-%s was left alone: %q", name, rec.Message)
+			r.fail("standby", "the message does not say that i-%s was kept: %q", name, rec.Message)
 		}
 		r.tally.count("trust", onStandby)
 	}
@@ -175,10 +175,10 @@ func reportsChangedRecord(rec *record.Record) bool {
 func (r *rules) checkOwnMachine(a nodegroup.Terminate) {
 	node := r.c.nodes[a.Node]
 	if a.Instance == foreignMachine {
-		r.fail("S31", "%s, which is none of the group's", a)
+		r.fail("S31", "%s, but the machine does not belong to the group", a)
 	}
 	if node != nil && !strings.HasSuffix(node.Spec.ProviderID, "/"+a.Instance) {
-		r.fail("S31", "%s for node %s, which is %s", a, a.Node, node.Spec.ProviderID)
+		r.fail("S31", "%s for node %s, whose machine is %s", a, a.Node, node.Spec.ProviderID)
 	}
 }
 
@@ -204,10 +204,10 @@ func (r *rules) checkRebuilds(p *process, w *upgrade.World) {
 	for _, name := range sortedKeys(record.Nodes) {
 		n := record.Nodes[name]
 		if n.Deadline.After(w.Now.Add(w.Request.DrainTimeout.Duration)) {
-			r.fail("S30", "node %s is given until %s by its own mark", name, n.Deadline)
+			r.fail("S30", "the rebuilt record gives node %s time until %s, as its annotation says", name, n.Deadline)
 		}
 		if !n.Deadline.IsZero() && n.Deadline.Before(worldStart()) {
-			r.fail("S30", "node %s is taken for one in drain by a mark that the run did not write", name)
+			r.fail("S30", "the rebuilt record has node %s as draining, because of an annotation that the run did not write", name)
 		}
 	}
 	if len(others) > 0 {
@@ -251,14 +251,14 @@ func rebuildWithLie(w *upgrade.World, at int, lie func(*corev1.Node)) (record.Re
 // checkContradiction checks that the rebuild fails if a fenced node contradicts the others.
 func (r *rules) checkContradiction(w *upgrade.World, at int, lie func(*corev1.Node)) {
 	if record, err := rebuildWithLie(w, at, lie); !errors.Is(err, upgrade.ErrBaselineLost) {
-		r.fail("S30", "node %s contradicts the other fenced nodes, and the record is made again as run %q of %d nodes: %v", w.Members[at].Name(), record.Run, record.Sizes.Desired, err)
+		r.fail("S30", "node %s contradicts the other fenced nodes, but the record is rebuilt as run %q of %d nodes: %v", w.Members[at].Name(), record.Run, record.Sizes.Desired, err)
 	}
 }
 
 // checkRebuiltRecord checks that a rebuilt record has the run and the size of the true one.
 func (r *rules) checkRebuiltRecord(w *upgrade.World, record *record.Record, err error) {
 	if err != nil || record.Run != w.Record.Run || record.Sizes.Desired != w.Record.Sizes.Desired {
-		r.fail("S30", "a lost record is made again as run %q of %d nodes, and was run %q of %d: %v", record.Run, record.Sizes.Desired, w.Record.Run, w.Record.Sizes.Desired, err)
+		r.fail("S30", "a lost record is rebuilt as run %q of %d nodes, but was run %q of %d: %v", record.Run, record.Sizes.Desired, w.Record.Run, w.Record.Sizes.Desired, err)
 	}
 }
 

@@ -83,7 +83,7 @@ func (r *rules) checkZoneDone(record *record.Record, name, zone string) {
 		}
 	}
 	if serving < r.servingBefore {
-		r.fail("G14", "node %s of zone %s is begun with %d nodes, of %d, that serve: zone %s is not done", name, zone, serving, r.servingBefore, before)
+		r.fail("G14", "node %s of zone %s is started with %d of %d serving nodes: zone %s is not done", name, zone, serving, r.servingBefore, before)
 	}
 }
 
@@ -102,7 +102,7 @@ func (r *rules) checkSpotNotAwaited(w *upgrade.World, step *upgrade.Step) {
 		return
 	}
 	if step.Status.New >= wanted && step.Record.Ledger.OpenLaunches() == 0 && len(w.Open) > 0 {
-		r.fail("G23", "%d new Spot nodes are launched, and %q is waited for", step.Status.New, step.Status.Waiting)
+		r.fail("G23", "%d new Spot nodes are launched, but the upgrade waits for %q", step.Status.New, step.Status.Waiting)
 	}
 }
 

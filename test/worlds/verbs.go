@@ -71,7 +71,7 @@ func (u *user) requestPause(minutes int) bool {
 		if u.stored.asked != asked || u.done {
 			return // the upgrade was aborted or rolled back instead
 		}
-		u.rules.logf("somebody resumes")
+		u.rules.logf("a user resumes")
 		u.storeRequest(record.Asked{})
 		if u.awaitsResume {
 			u.awaitsResume = false
@@ -153,7 +153,7 @@ func (r *rules) checkPauseRequest(w *upgrade.World, step *upgrade.Step) {
 	}
 	for name, n := range step.Record.Nodes {
 		if _, known := w.Record.Nodes[name]; !known && n.Batch > 0 && !isDeletingBlue(&step.Record) {
-			r.fail("G25", "node %s is started, and the upgrade was asked to pause", name)
+			r.fail("G25", "node %s is started, although a user requested a pause", name)
 		}
 	}
 }
@@ -162,11 +162,11 @@ func (r *rules) checkPauseRequest(w *upgrade.World, step *upgrade.Step) {
 func (r *rules) checkPaused(rec record.Record) {
 	for name, n := range rec.Nodes {
 		if n.Batch > 0 && n.State != record.NodeQuarantined && n.State != record.NodeDrained && n.State != record.NodeParked {
-			r.fail("G25", "it is paused, and node %s is %q", name, n.State)
+			r.fail("G25", "it is paused, but node %s is %q", name, n.State)
 		}
 	}
 	if !strings.Contains(rec.Message, rec.PausedBy) || !strings.Contains(rec.Message, "resume workers") {
-		r.fail("G25", "it does not say by whom it was paused and how it goes on: %q", rec.Message)
+		r.fail("G25", "the message does not say who paused it, or how to resume it: %q", rec.Message)
 	}
 }
 
@@ -177,15 +177,15 @@ func (r *rules) checkAborted(record record.Record) {
 			continue
 		}
 		if node.Annotations[nodemark.AnnotationRun] != "" {
-			r.fail("abort", "node %s keeps annotations of ours", name)
+			r.fail("abort", "node %s still has annotations of the upgrade", name)
 		}
 	}
 	if len(record.Nodes) > 0 || record.IsResumable() {
-		r.fail("abort", "it could be gone on with: %+v", record.Nodes)
+		r.fail("abort", "an aborted upgrade is resumable or has nodes: %+v", record.Nodes)
 	}
 	k := &r.c.cloud
 	if first := r.ownerRevision; r.c.plan.listsMachines() && k.pointed != first {
-		r.fail("abort", "the group points at %s, and pointed at %s", k.pointed, first)
+		r.fail("abort", "the group's revision is %s, but was %s before", k.pointed, first)
 	}
 	if !r.c.plan.hasSize() || r.unclearTermination {
 		return
@@ -205,12 +205,12 @@ func (r *rules) checkAbortedSize(record record.Record) {
 	more := strings.Contains(record.Message, "more node")
 	switch {
 	case owed < 0 && !strings.Contains(record.Message, "fewer node"), owed > 0 && k.desired > r.desired && !more:
-		r.fail("I9", "it is aborted owing %d nodes, and says %q", owed, record.Message)
+		r.fail("I9", "it is aborted with a contribution of %d nodes, and the message is %q", owed, record.Message)
 	case more && r.quiet && k.desired <= r.desired: // other actors removed as many
-		r.fail("I9", "it is aborted with %d nodes, of %d before, and says %q", k.desired, r.desired, record.Message)
+		r.fail("I9", "it is aborted with %d nodes, of %d before, and the message is %q", k.desired, r.desired, record.Message)
 	case !r.hasOnlyUserRequests() || record.Rollback: // a way back leaves nodes that are new, but not new to it
 	case owed < 0:
-		r.fail("abort", "the group is smaller by %d nodes for no reason", -owed)
+		r.fail("abort", "the group is smaller by %d nodes without a cause", -owed)
 	case owed > 0:
 		r.checkNoIdleNode("abort", record)
 	}

@@ -103,14 +103,14 @@ func (u *user) countTurns() int { return u.pastTurns + u.process.turns }
 func (u *user) runUntilDone() {
 	for !u.done && u.rules.broken == "" && u.c.runNextEvent() {
 		if u.process != nil && u.process.turns > maxTurns+int(u.c.elapsed()/pollInterval) {
-			u.rules.fail("liveness", "it acts without end, in phase %q", u.process.record.Phase)
+			u.rules.fail("liveness", "it has taken too many turns, in phase %q", u.process.record.Phase)
 		}
 		if limit := u.c.plan.Calm + upgradeLimit + u.c.plan.soakTime(); u.c.elapsed() > limit {
 			u.rules.fail("liveness", "no end within %s: in phase %q with %d of %d replaced", limit, u.process.record.Phase, u.process.record.Replaced, u.process.record.Total)
 		}
 	}
 	if !u.done && u.rules.broken == "" {
-		u.rules.fail("liveness", "nothing happens any more")
+		u.rules.fail("liveness", "no event is left, and the upgrade has not ended")
 	}
 }
 
@@ -190,7 +190,7 @@ func (u *user) handleProcessEnd(p *process, rec record.Record) {
 	case u.calmRuns > maxRuns && strings.HasSuffix(rec.Message, "remove --keep-max") && u.c.plan.hasActor(ScalerGrows):
 		u.done = true // an autoscaler has taken the remaining room, and --keep-max forbids more
 	case u.calmRuns > maxRuns:
-		u.rules.fail("liveness", "run %d times with nothing in the way, it ends with %q: %s", u.calmRuns, rec.Result, rec.Message)
+		u.rules.fail("liveness", "after %d runs without obstacles, it ends with %q: %s", u.calmRuns, rec.Result, rec.Message)
 	case u.c.plan.Calm == 0 && u.runs >= maxRunsWithoutCalm && rec.Result != record.Interrupted:
 		u.done = true
 	default:

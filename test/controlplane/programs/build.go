@@ -43,8 +43,8 @@ func (g buildJob) command(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 // build runs the jobs one after another, and shows one progress for all.
-func build(ctx context.Context, log io.Writer, goals ...buildJob) error {
-	work, err := packagesToCompile(ctx, log, goals)
+func build(ctx context.Context, log io.Writer, jobs ...buildJob) error {
+	work, err := packagesToCompile(ctx, log, jobs)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func build(ctx context.Context, log io.Writer, goals ...buildJob) error {
 	}
 	progress := startProgress(log, "compiling", work)
 	defer progress.stop()
-	for _, g := range goals {
+	for _, g := range jobs {
 		cmd := g.command(ctx, "build", "-v", "-ldflags="+g.ldflags, "-o", g.output+string(filepath.Separator))
 		if err := runWithProgress(cmd, progress.noteCompiled); err != nil {
 			return err
@@ -94,12 +94,12 @@ const Output = "bin/test"
 
 // packagesToCompile downloads the modules of all jobs in parallel. It returns the packages that go build will compile, with the sizes
 // of their sources in bytes.
-func packagesToCompile(ctx context.Context, log io.Writer, goals []buildJob) (map[string]int64, error) {
+func packagesToCompile(ctx context.Context, log io.Writer, jobs []buildJob) (map[string]int64, error) {
 	downloads := startProgress(log, "downloading modules", nil)
 	defer downloads.stop()
-	works, errs := make([]map[string]int64, len(goals)), make([]error, len(goals))
+	works, errs := make([]map[string]int64, len(jobs)), make([]error, len(jobs))
 	var lists sync.WaitGroup
-	for i, g := range goals {
+	for i, g := range jobs {
 		lists.Go(func() { works[i], errs[i] = g.packagesToCompile(ctx, downloads) })
 	}
 	lists.Wait()

@@ -107,9 +107,9 @@ func get(ctx context.Context, log io.Writer, also ...buildJob) (Set, error) {
 		if os.Getenv("NODEUPGRADE_DOWNLOAD") == "1" {
 			return downloadOrBuild(ctx, pinnedFiles(version), set.Dir+".parts", log, control)
 		}
-		goals := append([]buildJob{control}, also...)
+		jobs := append([]buildJob{control}, also...)
 		also = nil // these jobs are built with the control plane
-		return build(ctx, log, goals...)
+		return build(ctx, log, jobs...)
 	})
 	if err == nil && len(also) > 0 {
 		err = build(ctx, log, also...)
