@@ -236,26 +236,26 @@ func (r *rules) checkEviction(p *process, w *upgrade.World, stored *record.Recor
 // countShaky counts the budget's pods that may crash again, except the evicted pod; see isShaky.
 func countShaky(pods map[types.UID]*corev1.Pod, budget *policyv1.PodDisruptionBudget, leaver *corev1.Pod, now time.Time) (n int32) {
 	for uid, pod := range pods {
-		if uid != leaver.UID && isCovered(budget, pod) && isPodReady(pod) && pod.DeletionTimestamp == nil && isShaky(pod, now) {
+		if uid != leaver.UID && budgetCovers(budget, pod) && isPodReady(pod) && pod.DeletionTimestamp == nil && isShaky(pod, now) {
 			n++
 		}
 	}
 	return n
 }
 
-// hasJustCrashed reports whether a pod that shares a budget with the evicted pod crashed within the last second. The budget may not
-// have noticed that yet.
-func (c *cluster) hasJustCrashed(leaver types.UID) bool {
+// hasCrashedUnderSameBudget reports whether a pod that shares a budget with the evicted pod crashed within the last second. The budget
+// may not have noticed that yet.
+func (c *cluster) hasCrashedUnderSameBudget(leaver types.UID) bool {
 	left := c.pods[leaver]
 	if left == nil {
 		return false
 	}
 	for _, pdb := range c.budgets {
-		if !isCovered(pdb, left) {
+		if !budgetCovers(pdb, left) {
 			continue
 		}
 		for _, pod := range c.pods {
-			if isCovered(pdb, pod) && (isCrashing(pod) || c.brieflyUnready[pod.UID]) && c.now.Sub(pod.Status.Conditions[0].LastTransitionTime.Time) < time.Second {
+			if budgetCovers(pdb, pod) && (isCrashing(pod) || c.brieflyUnready[pod.UID]) && c.now.Sub(pod.Status.Conditions[0].LastTransitionTime.Time) < time.Second {
 				return true
 			}
 		}
@@ -339,7 +339,7 @@ func (r *rules) checkResult(p *process, action nodegroup.Action, err error) {
 	switch a := action.(type) {
 	case schedule.Eviction:
 		steady := r.quiet && p.request.OnTimeout != record.Force // deletions past a budget show in it later
-		if steady && apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) && !r.c.hasJustCrashed(a.UID) {
+		if steady && apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) && !r.c.hasCrashedUnderSameBudget(a.UID) {
 			r.fail("I5", "%s is refused: %v", a, err)
 		}
 		if err == nil {
@@ -372,13 +372,13 @@ func (r *rules) checkMovesOnce(a schedule.Eviction) {
 	switch {
 	case m == nil:
 	case m.Kind == StatefulSet:
-		r.countMove(m, a.Pod)
+		r.checkMoveCount(m, a.Pod)
 	case m.deployment != nil && m.Replicas == 1:
 		r.noteOnlyPodMoved(m, a.UID)
 	}
 }
 
-func (r *rules) countMove(m *controller, pod string) {
+func (r *rules) checkMoveCount(m *controller, pod string) {
 	if !r.quiet || m.Tolerant {
 		return
 	}

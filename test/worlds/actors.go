@@ -386,7 +386,7 @@ func (u *user) deleteNamespace(int) bool {
 	for _, uid := range sortedKeys(u.c.pods) {
 		u.c.after(u.c.drawUpTo(10*time.Minute), func() { u.c.deletePod(uid) })
 	}
-	u.process.turnSoon()
+	u.process.scheduleTurn()
 	return true
 }
 
@@ -446,5 +446,5 @@ func (u *user) removeObstacles() {
 		}
 	}
 	c.reconcileSize()
-	u.process.turnSoon()
+	u.process.scheduleTurn()
 }

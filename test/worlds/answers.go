@@ -92,7 +92,7 @@ func (c *cluster) drawClusterFaults(f *requestCourse, action nodegroup.Action) {
 	case evict && c.drawFault(EvictWebhook):
 		refuse(apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New(`admission webhook "guard" denied the request`)))
 	case evict && c.drawFault(EvictPending):
-		refuse(errTooMany(10, "is still being processed by the server"))
+		refuse(errBudgetRefuses(10, "is still being processed by the server"))
 	case !evict && c.drawFault(NodeConflict):
 		refuse(errConflict("nodes", ""))
 	case !unfence && c.drawFault(Forbidden):
@@ -144,7 +144,7 @@ func (c *cluster) carryOutRequest(action nodegroup.Action, run string) error {
 			}
 			switch action.(type) {
 			case nodemark.Fence, nodemark.HoldNode:
-				nodemark.SetOwner(n, upgradeOwner())
+				nodemark.SetOwner(n, expectedOwner())
 			}
 			return nil
 		})
@@ -184,7 +184,7 @@ func (c *cluster) patchNode(name string, uid types.UID, version string, by func(
 		return err
 	}
 	c.putNode(node)
-	c.bindSoon()
+	c.scheduleBinding()
 	return nil
 }
 

@@ -125,7 +125,7 @@ func (r *rules) checkAutoscaled(w *upgrade.World, step *upgrade.Step) {
 	r.checkWaitForDrain(w, rec)
 	if r.quiet && rec.Stopping == "" && rec.Result == "" {
 		r.checkIdleNodesRemoved(w, step)
-		r.checkHeldInDrain(w, rec)
+		r.checkScaleDownDisabledInDrain(w, rec)
 	}
 }
 
@@ -266,9 +266,9 @@ func (r *rules) checkIdleNodesRemoved(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// checkHeldInDrain checks G81: outdated nodes have the scale-down-disabled annotation during the drain, and not during the wait. New
-// nodes never have it.
-func (r *rules) checkHeldInDrain(w *upgrade.World, rec *record.Record) {
+// checkScaleDownDisabledInDrain checks G81: outdated nodes have the scale-down-disabled annotation during the drain, and not during
+// the wait. New nodes never have it.
+func (r *rules) checkScaleDownDisabledInDrain(w *upgrade.World, rec *record.Record) {
 	if drains := rec.Phase == record.PhaseDrainBlue; (!drains && rec.Phase != record.PhaseWait) || w.Now.Before(rec.PhaseBegan.Add(time.Minute)) {
 		return
 	}

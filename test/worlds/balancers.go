@@ -194,7 +194,7 @@ func (p *process) readTargets(ids []string) {
 		if err == nil {
 			t.read.Observed, t.read.List = observed, list
 		}
-		p.turnSoon()
+		p.scheduleTurn()
 	})
 }
 
@@ -209,7 +209,7 @@ const (
 	toBeRead   = "are to be read for an empty node"
 )
 
-func allTargets() []string {
+func targetWords() []string {
 	return []string{ofMachines, ofPods, ofProvider, stuck, keepNode, keepPods, toBeRead}
 }
 

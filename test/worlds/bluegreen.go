@@ -98,9 +98,9 @@ func (d dice) addBlueGreenActors(p *Plan) {
 
 func (p *Plan) isBlueGreen() bool { return p.Request.Strategy == record.BlueGreen }
 
-// soakTime returns the time that is added to upgradeLimit: for the soaks, and for the days after each soak until the command runs
+// extraTime returns the time that is added to upgradeLimit: for the soaks, and for the days after each soak until the command runs
 // again.
-func (p *Plan) soakTime() time.Duration {
+func (p *Plan) extraTime() time.Duration {
 	switch {
 	case p.isShortLived():
 		return week + 2*maxAbsence

@@ -65,8 +65,8 @@ func (c *cluster) deleteBudget(name string) {
 	}
 }
 
-// isCovered reports whether the budget selects the pod. It supports only the selectors that newBudget creates.
-func isCovered(pdb *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
+// budgetCovers reports whether the budget selects the pod. It supports only the selectors that newBudget creates.
+func budgetCovers(pdb *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 	selector := pdb.Spec.Selector
 	switch {
 	case selector == nil || len(selector.MatchExpressions) > 0:
@@ -81,7 +81,7 @@ func isCovered(pdb *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 // scheduleBudgetSync schedules the disruption controller for the budgets of a changed pod.
 func (c *cluster) scheduleBudgetSync(pod *corev1.Pod) {
 	for _, name := range sortedKeys(c.budgets) {
-		if isCovered(c.budgets[name], pod) && !c.stale[name] {
+		if budgetCovers(c.budgets[name], pod) && !c.stale[name] {
 			c.stale[name] = true
 			lag := 50 * time.Millisecond
 			if c.drawFault(BudgetSlow) {
@@ -115,7 +115,7 @@ func (c *cluster) budgetStatus(pdb *policyv1.PodDisruptionBudget) policyv1.PodDi
 	matched, healthy := 0, 0
 	scale := map[string]int{}
 	for _, pod := range c.pods {
-		if !isCovered(pdb, pod) {
+		if !budgetCovers(pdb, pod) {
 			continue
 		}
 		matched++
@@ -196,7 +196,7 @@ func answerEviction(pod *corev1.Pod, budgets map[string]*policyv1.PodDisruptionB
 	}
 	var mine []*policyv1.PodDisruptionBudget
 	for _, pdb := range budgets {
-		if isCovered(pdb, pod) {
+		if budgetCovers(pdb, pod) {
 			mine = append(mine, pdb)
 		}
 	}
@@ -212,9 +212,9 @@ func answerEviction(pod *corev1.Pod, budgets map[string]*policyv1.PodDisruptionB
 	case !isPodReady(pod) && (always || (st.CurrentHealthy >= st.DesiredHealthy && st.DesiredHealthy > 0)):
 		return "", nil
 	case st.ObservedGeneration < pdb.Generation:
-		return "", errTooMany(10, "is still being processed by the server")
+		return "", errBudgetRefuses(10, "is still being processed by the server")
 	case st.DisruptionsAllowed <= 0:
-		return "", errTooMany(0, fmt.Sprintf("needs %d healthy pods and has %d currently", st.DesiredHealthy, st.CurrentHealthy))
+		return "", errBudgetRefuses(0, fmt.Sprintf("needs %d healthy pods and has %d currently", st.DesiredHealthy, st.CurrentHealthy))
 	}
 	return pdb.Name, nil
 }
@@ -262,7 +262,7 @@ func (c *cluster) chargeBudget(budget, pod string) {
 	c.after(disruptedFor, func() { c.syncBudget(budget) })
 }
 
-func errTooMany(after int, why string) error {
+func errBudgetRefuses(after int, why string) error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", after)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget " + why}}
 	return err

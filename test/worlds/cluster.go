@@ -231,7 +231,7 @@ func (c *cluster) addOutsideNode(name string) {
 	delete(node.Labels, groupLabel)
 	node.Spec.ProviderID = "aws:///a/i-elsewhere-" + name
 	c.putNode(node)
-	c.bindSoon()
+	c.scheduleBinding()
 }
 
 func (c *cluster) putNode(node *corev1.Node) {
@@ -251,7 +251,7 @@ func (c *cluster) changeNode(name string, by func(*corev1.Node)) {
 	node := old.DeepCopy()
 	by(node)
 	c.putNode(node)
-	c.bindSoon()
+	c.scheduleBinding()
 }
 
 // changeNodeAsOther changes a node for another actor than the upgrade. It also changes the node's shadow.

@@ -187,7 +187,7 @@ const (
 	crowdedRecord = "is one of many on record"
 )
 
-func allHealth() []string {
+func healthWords() []string {
 	return []string{behindService, crashesThere, slowThere, ignoresOne, noImplicit, holdsNodes, fewAway, notCreated, notTaken, flapsThere, partlyCreated, sickPods, fallingPods, strandedPods, rejectedPods, scaledDown, refusedLater, inOrder, curedLater, standsBy, slowToEnd, crowdedRecord}
 }
 

@@ -18,8 +18,8 @@ func drawElsewhere(p *Plan) {
 	}
 }
 
-// upgradeOwner returns the owner that the upgrade of the world's group writes on nodes.
-func upgradeOwner() nodemark.Owner {
+// expectedOwner returns the owner that the upgrade of the world's group writes on nodes.
+func expectedOwner() nodemark.Owner {
 	return nodemark.Owner{Namespace: "kube-system", Group: "workers", Epoch: 1}
 }
 
@@ -31,14 +31,14 @@ func (u *user) checkForeignRun() {
 	}
 	own, records := nodemark.Owner{Namespace: "elsewhere", Group: "workers"}, map[string]record.Record{}
 	if u.c.plan.Seed%2 == 0 {
-		own = nodemark.Owner{Namespace: upgradeOwner().Namespace, Group: "team in (a, b)"}
-		records[upgradeOwner().Group] = u.stored.record
+		own = nodemark.Owner{Namespace: expectedOwner().Namespace, Group: "team in (a, b)"}
+		records[expectedOwner().Group] = u.stored.record
 	}
 	group := u.c.readGroup()
 	members := newView(u.c).joinMembers(&group, &record.Record{})
 	marked, unreadable := u.markedNodes(members)
 	switch found, is := upgrade.FindForeignRun(members, own, "", records); {
-	case is && (!marked[found.Node] || found.Owner != upgradeOwner()):
+	case is && (!marked[found.Node] || found.Owner != expectedOwner()):
 		u.rules.fail("S32", "the command names node %s as part of run %s of %v, but the node has no such mark", found.Node, found.Run, found.Owner)
 	case is:
 		u.rules.tally.count("second run", foreignRunRefused)

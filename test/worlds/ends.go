@@ -73,13 +73,13 @@ func (r *rules) reportsRefused(record *record.Record, request string) bool {
 	return !r.quiet && strings.Contains(record.Message, "to "+request)
 }
 
-// abbreviated matches a message that names some requests or nodes, and only counts the others.
-func abbreviated() *regexp.Regexp { return regexp.MustCompile(`and [0-9]+ more`) }
+// countOfOthersPattern matches a message that names some requests or nodes, and only counts the others.
+func countOfOthersPattern() *regexp.Regexp { return regexp.MustCompile(`and [0-9]+ more`) }
 
 // reportsMarked reports whether the message says that the upgrade's marks could not be removed from the node.
 func (r *rules) reportsMarked(record *record.Record, node string) bool {
 	for _, request := range []string{"unfence node ", "leave node "} {
-		if _, refused, said := strings.Cut(record.Message, "to "+request); said && !r.quiet && (strings.Contains(refused, node) || abbreviated().MatchString(refused)) {
+		if _, refused, said := strings.Cut(record.Message, "to "+request); said && !r.quiet && (strings.Contains(refused, node) || countOfOthersPattern().MatchString(refused)) {
 			return true
 		}
 	}

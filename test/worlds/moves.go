@@ -136,13 +136,13 @@ func newDeployment(w *Workload) *deployment {
 // templateHash is the label by which a Deployment's ReplicaSet selects its pods.
 const templateHash = "pod-template-hash"
 
-func setHash(set int) string { return fmt.Sprintf("t%d", set) }
+func replicaSetHash(set int) string { return fmt.Sprintf("t%d", set) }
 
-// adopt gives a new pod the labels, the owner and the volume of a ReplicaSet of the Deployment.
-func (o *deployment) adopt(m *controller, pod *corev1.Pod, set int) {
-	pod.Labels[templateHash] = setHash(set)
+// adoptPod gives a new pod the labels, the owner and the volume of a ReplicaSet of the Deployment.
+func (o *deployment) adoptPod(m *controller, pod *corev1.Pod, set int) {
+	pod.Labels[templateHash] = replicaSetHash(set)
 	owner := &pod.OwnerReferences[0]
-	owner.Name, owner.UID = m.Name+"-"+setHash(set), types.UID(fmt.Sprintf("owner-%s-%s", m.Name, setHash(set)))
+	owner.Name, owner.UID = m.Name+"-"+replicaSetHash(set), types.UID(fmt.Sprintf("owner-%s-%s", m.Name, replicaSetHash(set)))
 	if m.Rollout == OneNode || m.Rollout == ManyNodes {
 		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: m.Name},
@@ -150,8 +150,8 @@ func (o *deployment) adopt(m *controller, pod *corev1.Pod, set int) {
 	}
 }
 
-// toAPI returns the Deployment as the API server shows it.
-func (o *deployment) toAPI(m *controller) *appsv1.Deployment {
+// toAPIObject returns the Deployment as the API server shows it.
+func (o *deployment) toAPIObject(m *controller) *appsv1.Deployment {
 	replicas := int32(m.Replicas)
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: m.Name, UID: o.uid}, Spec: appsv1.DeploymentSpec{Replicas: &replicas}}
 	rolling := func(surge, missing intstr.IntOrString) {
@@ -181,7 +181,7 @@ func (c *cluster) listDeployments() (all []*appsv1.Deployment, claims []*corev1.
 		if m.deployment == nil {
 			continue
 		}
-		all = append(all, m.deployment.toAPI(m))
+		all = append(all, m.deployment.toAPIObject(m))
 		mode := corev1.ReadWriteOnce
 		if m.Rollout == ManyNodes {
 			mode = corev1.ReadWriteMany

@@ -99,9 +99,9 @@ func isLeftToEnd(record *record.Record, pod *corev1.Pod) bool {
 	return isAwaited(pod) || (isProtected(pod) && record.Request.RespectDoNotDisrupt)
 }
 
-// completeLater schedules the completion of a pod: of each pod of a workload with Ends, and of every second pod with the label
+// scheduleCompletion schedules the completion of a pod: of each pod of a workload with Ends, and of every second pod with the label
 // wait-completed.
-func (c *cluster) completeLater(m *controller, pod *corev1.Pod) {
+func (c *cluster) scheduleCompletion(m *controller, pod *corev1.Pod) {
 	within := 10 * m.Ready
 	switch {
 	case m.Ends > 0:

@@ -85,7 +85,7 @@ func (r *rules) isBlockedByOthers(p *process, w *upgrade.World, step *upgrade.St
 func exhaustedBudget(pod *corev1.Pod, budgets map[string]*policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
 	var only *policyv1.PodDisruptionBudget
 	for _, pdb := range budgets {
-		if isCovered(pdb, pod) {
+		if budgetCovers(pdb, pod) {
 			if only != nil {
 				return nil
 			}
@@ -116,7 +116,7 @@ func hasEarlierLeaver(w *upgrade.World, step *upgrade.Step, m *nodegroup.Member,
 		}
 		lost := isSilent(other.Node, w.Now)
 		if slices.ContainsFunc(other.Pods, func(pod *corev1.Pod) bool {
-			return mustLeave(pod, lost) && !isLeftToEnd(&w.Record, pod) && isCovered(pdb, pod) && len(pod.OwnerReferences) > 0
+			return mustLeave(pod, lost) && !isLeftToEnd(&w.Record, pod) && budgetCovers(pdb, pod) && len(pod.OwnerReferences) > 0
 		}) {
 			return true
 		}

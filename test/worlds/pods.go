@@ -75,7 +75,7 @@ func (c *cluster) ageFirstPod(m *controller, pod *corev1.Pod) {
 		return
 	}
 	pod.Status = c.podStatus(pod, !m.broken)
-	c.completeLater(m, pod)
+	c.scheduleCompletion(m, pod)
 	if m.Tells {
 		writeStartTimes(m, pod)
 	}
@@ -148,7 +148,7 @@ func (c *cluster) newPod(m *controller, ordinal int) *corev1.Pod {
 		requestDevice(pod)
 	}
 	if m.deployment != nil {
-		m.deployment.adopt(m, pod, ordinal)
+		m.deployment.adoptPod(m, pod, ordinal)
 	}
 	return pod
 }
@@ -162,7 +162,7 @@ func (c *cluster) putPod(pod *corev1.Pod) {
 	c.onChange(change{pod: pod})
 	c.scheduleBudgetSync(pod)
 	m := c.controllers[pod.Labels["app"]]
-	c.rollLater(m)
+	c.scheduleRoll(m)
 	if m.Ordered && isPodReady(pod) {
 		c.after(10*time.Millisecond, func() { c.createMissingPods(m) }) // the next pod may have waited for this
 	}
@@ -228,12 +228,12 @@ func (c *cluster) removePod(uid types.UID) {
 	}
 	c.onChange(change{pod: pod, gone: true})
 	c.scheduleBudgetSync(pod)
-	c.detachVolumeLater(pod)
+	c.scheduleDetach(pod)
 	c.createMissingPods(c.controllers[pod.Labels["app"]])
 }
 
-// detachVolumeLater keeps the pod's volume attached to its node for a while after the pod's end.
-func (c *cluster) detachVolumeLater(pod *corev1.Pod) {
+// scheduleDetach keeps the pod's volume attached to its node for a while after the pod's end.
+func (c *cluster) scheduleDetach(pod *corev1.Pod) {
 	node := pod.Spec.NodeName
 	if len(pod.Spec.Volumes) == 0 || c.nodes[node] == nil {
 		return
@@ -262,8 +262,8 @@ func (c *cluster) createMissingPods(m *controller) {
 		return
 	}
 	if m.deployment != nil {
-		c.scaleSets(m)
-		c.rollLater(m)
+		c.scaleReplicaSets(m)
+		c.scheduleRoll(m)
 		return
 	}
 	create := func(ordinal int) {
@@ -295,7 +295,7 @@ func (c *cluster) createMissingPods(m *controller) {
 			create(i)
 		}
 	}
-	c.bindSoon()
+	c.scheduleBinding()
 }
 
 // isOrdinalUp reports whether the StatefulSet's pod with the ordinal is ready and is not being deleted.
@@ -317,10 +317,10 @@ func (c *cluster) startPod(m *controller, pod *corev1.Pod) {
 		c.after(m.rejected, func() { c.removePod(uid) })
 		return
 	}
-	c.completeLater(m, pod)
+	c.scheduleCompletion(m, pod)
 	c.after(c.podStartTime(m, pod), func() {
 		c.setPodReady(uid, !m.broken)
-		c.flapLater(m, pod)
+		c.scheduleFlap(m, pod)
 	})
 }
 
@@ -336,8 +336,8 @@ func (c *cluster) setPodReady(uid types.UID, ready bool) {
 	c.putPod(pod)
 }
 
-// bindSoon schedules a run of the scheduler for the waiting pods, a moment later.
-func (c *cluster) bindSoon() {
+// scheduleBinding schedules a run of the scheduler for the waiting pods, a moment later.
+func (c *cluster) scheduleBinding() {
 	if c.binding {
 		return
 	}

@@ -48,7 +48,7 @@ func (u *user) growForPods(grow func()) {
 		if !u.c.hasComingNodes() {
 			grow()
 		}
-		u.c.after(5*time.Minute, u.c.bindSoon)
+		u.c.after(5*time.Minute, u.c.scheduleBinding)
 	})
 }
 

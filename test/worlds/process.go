@@ -95,8 +95,8 @@ func newProcess(c *cluster, r *rules, s *storedState, f initialState) *process {
 	p.group.RequireLabels(p.request.Current)
 	p.targets.read.Groups = c.plan.targetGroups()
 	p.readMovable()
-	c.onChange = p.deliver
-	p.turnSoon()
+	c.onChange = p.scheduleDelivery
+	p.scheduleTurn()
 	return p
 }
 
@@ -107,8 +107,8 @@ func (p *process) readMovable() {
 	}
 }
 
-// deliver schedules the delivery of a watch event. It may be late, but events of one kind stay in order.
-func (p *process) deliver(ch change) {
+// scheduleDelivery schedules the delivery of a watch event. It may be late, but events of one kind stay in order.
+func (p *process) scheduleDelivery(ch change) {
 	if p.dead {
 		return
 	}
@@ -147,11 +147,11 @@ func (p *process) applyEvent(ch change) {
 	if ch.pod != nil && ch.pod.Spec.NodeName == "" {
 		return // a pod without a node changes no decision
 	}
-	p.turnSoon()
+	p.scheduleTurn()
 }
 
-// turnSoon schedules a turn of the process after turnDelay, unless one is scheduled.
-func (p *process) turnSoon() {
+// scheduleTurn schedules a turn of the process after turnDelay, unless one is scheduled.
+func (p *process) scheduleTurn() {
 	if p.turnPlanned || p.dead {
 		return
 	}
@@ -222,7 +222,7 @@ func (p *process) takeTurn() {
 	p.whenAwake(p.c.drawUpTo(30*time.Second), func() {
 		p.turnPlanned = false
 		p.carryOutStep(w, step)
-		p.turnSoon()
+		p.scheduleTurn()
 	})
 }
 
@@ -251,7 +251,7 @@ func (p *process) carryOutStep(w upgrade.World, step upgrade.Step) {
 	turn := p.turns
 	p.whenAwake(step.Wake.Sub(p.c.now), func() {
 		if p.turns == turn {
-			p.turnSoon()
+			p.scheduleTurn()
 		}
 	})
 	p.schedulePoll(step.Poll)
@@ -347,7 +347,7 @@ func (p *process) recordAnswer(action nodegroup.Action, err error) {
 	if nodegroup.IsCloudAction(action) {
 		p.earlyPoll = p.c.now.Add(soonPollDelay)
 	}
-	p.turnSoon()
+	p.scheduleTurn()
 }
 
 func (p *process) retryDelay(answer runner.Answer, tries int) time.Duration {
@@ -396,7 +396,7 @@ func (p *process) pollCloud() {
 			p.group = retarget(group, p.wantedRevision())
 			p.group.RequireLabels(p.request.Current)
 		}
-		p.turnSoon()
+		p.scheduleTurn()
 	})
 }
 

@@ -141,8 +141,8 @@ func requestDevice(pod *corev1.Pod) {
 	}}}
 }
 
-// flapLater schedules the first crash of a ready pod on a new node, if its workload flaps.
-func (c *cluster) flapLater(m *controller, pod *corev1.Pod) {
+// scheduleFlap schedules the first crash of a ready pod on a new node, if its workload flaps.
+func (c *cluster) scheduleFlap(m *controller, pod *corev1.Pod) {
 	if m.flaps == 0 || !c.isOnNew(pod) {
 		return
 	}
@@ -217,7 +217,7 @@ func (p *process) readControllers(step *upgrade.Step) {
 			read := p.c.readController(w)
 			read.Read = asked
 			p.controllers[w] = read
-			p.turnSoon()
+			p.scheduleTurn()
 		})
 	}
 }

@@ -141,7 +141,7 @@ func (u *user) renewNode(name string) {
 		u.c.changeNodeAsOther(name, func(n *corev1.Node) { n.Labels[imageLabel] = u.c.cloud.wanted })
 		u.c.setNodeReady(name, true)
 		u.rules.currentSince[name] = u.c.now
-		u.c.bindSoon()
+		u.c.scheduleBinding()
 		u.c.after(u.c.drawUpTo(30*time.Minute), func() { u.reopenRenewedNode(name) })
 	})
 }
@@ -266,6 +266,6 @@ const (
 	daemonTainted = "a DaemonSet's pod waits for a taint"
 )
 
-func allRenewals() []string {
+func renewalWords() []string {
 	return []string{inPlace, daemonCrashes, daemonWaits, daemonRefused, daemonTainted, string(ClosedByCordon), string(ClosedByTaint)}
 }

@@ -26,7 +26,7 @@ const (
 	crashedNew = "has the successor crash"
 )
 
-func allMoves() []string {
+func moveWords() []string {
 	return []string{restarts, repeated, changed, orphaned, movedPod, waitsFirst, instead, crashedNew}
 }
 
@@ -76,7 +76,7 @@ func (r *rules) notePodsTogether(p *process) {
 		if pod.DeletionTimestamp == nil && pod.Labels[templateHash] != "" && pod.Status.Phase != corev1.PodSucceeded {
 			now[drain.ControllerOf(pod)]++
 		}
-		if hash := pod.Labels[templateHash]; hash != "" && hash != setHash(0) && isCrashing(pod) {
+		if hash := pod.Labels[templateHash]; hash != "" && hash != replicaSetHash(0) && isCrashing(pod) {
 			r.tally.count("move", crashedNew)
 		}
 	}
@@ -178,7 +178,7 @@ func (r *rules) checkRestartedOnce(m *controller, a schedule.Restart, what strin
 func (r *rules) noteOnlyPodMoved(m *controller, pod types.UID) {
 	if r.moving.lastMoved[m.Name] != pod {
 		r.moving.lastMoved[m.Name] = pod
-		r.countMove(m, m.Name)
+		r.checkMoveCount(m, m.Name)
 	}
 }
 
@@ -187,7 +187,7 @@ func (r *rules) noteOnlyPodMoved(m *controller, pod types.UID) {
 func (r *rules) checkSuccessorNode(p *process, pod *corev1.Pod) {
 	m := r.c.controllers[pod.Labels["app"]]
 	stops := p.stored.record.Stopping != "" || p.stored.record.Result != "" // after a stop, outdated nodes take pods again
-	if !r.quiet || stops || m.deployment == nil || m.Tolerant || pod.Labels[templateHash] == setHash(0) {
+	if !r.quiet || stops || m.deployment == nil || m.Tolerant || pod.Labels[templateHash] == replicaSetHash(0) {
 		return
 	}
 	node := r.c.nodes[pod.Spec.NodeName]

@@ -31,7 +31,7 @@ func (c *cluster) restartDeployment(a schedule.Restart) error {
 	}
 	o.moved, o.sets = a.Pod, append(o.sets, 0)
 	c.onRestart(m, a, restarts)
-	c.rollLater(m)
+	c.scheduleRoll(m)
 	return nil
 }
 
@@ -44,7 +44,7 @@ func (c *cluster) rollDeployment(m *controller) {
 	}
 	surge, missing := o.rollout.bounds(m.Replicas)
 	newest := len(o.sets) - 1
-	all, ready := 0, c.readyPerSet(m)
+	all, ready := 0, c.countReadyPerReplicaSet(m)
 	available := 0
 	for set, n := range o.sets {
 		all, available = all+n, available+ready[set]
@@ -65,32 +65,32 @@ func (c *cluster) rollDeployment(m *controller) {
 			o.sets[set], available, spare = o.sets[set]-fewer, available-fewer, spare-fewer
 		}
 	}
-	c.scaleSets(m)
+	c.scaleReplicaSets(m)
 }
 
-func (c *cluster) podsOfSet(m *controller, set int) []*corev1.Pod {
+func (c *cluster) podsOfReplicaSet(m *controller, set int) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, pod := range c.pods {
-		if pod.Labels["app"] == m.Name && pod.Labels[templateHash] == setHash(set) && pod.DeletionTimestamp == nil {
+		if pod.Labels["app"] == m.Name && pod.Labels[templateHash] == replicaSetHash(set) && pod.DeletionTimestamp == nil {
 			pods = append(pods, pod)
 		}
 	}
 	return pods
 }
 
-func (c *cluster) readyPerSet(m *controller) []int {
+func (c *cluster) countReadyPerReplicaSet(m *controller) []int {
 	ready := make([]int, len(m.deployment.sets))
 	for set := range ready {
-		ready[set] = countReady(c.podsOfSet(m, set))
+		ready[set] = countReady(c.podsOfReplicaSet(m, set))
 	}
 	return ready
 }
 
-// scaleSets simulates the ReplicaSet controller: it creates missing pods of each set, and deletes surplus pods in the order of
+// scaleReplicaSets simulates the ReplicaSet controller: it creates missing pods of each set, and deletes surplus pods in the order of
 // compareUse.
-func (c *cluster) scaleSets(m *controller) {
+func (c *cluster) scaleReplicaSets(m *controller) {
 	for set, want := range m.deployment.sets {
-		pods := c.podsOfSet(m, set)
+		pods := c.podsOfReplicaSet(m, set)
 		for range want - len(pods) {
 			c.putPod(c.newPod(m, set))
 		}
@@ -99,7 +99,7 @@ func (c *cluster) scaleSets(m *controller) {
 			c.deletePod(pod.UID)
 		}
 	}
-	c.bindSoon()
+	c.scheduleBinding()
 }
 
 // compareUse sorts pods without a node first, then unready pods, then ready pods (controller_utils.go, ActivePodsWithRanks).
@@ -117,8 +117,8 @@ func compareUse(a, b *corev1.Pod) int {
 	return cmp.Compare(use(a), use(b))
 }
 
-// rollLater schedules a run of the controller of a restarted Deployment.
-func (c *cluster) rollLater(m *controller) {
+// scheduleRoll schedules a run of the controller of a restarted Deployment.
+func (c *cluster) scheduleRoll(m *controller) {
 	if o := m.deployment; o != nil && len(o.sets) > 1 && !o.syncing {
 		o.syncing = true
 		c.after(20*time.Millisecond, func() {

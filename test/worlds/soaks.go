@@ -35,18 +35,18 @@ func (r *rules) checkBlueGreen(w *upgrade.World, step *upgrade.Step) {
 	if r.soaks.exitsEarly && r.quiet && (len(step.Actions) > 0 || !step.Finished || rec.Result != record.Waiting) {
 		r.fail("G47", "it soaks until %s, and the command does %v: %q", w.Record.Soak.Until, step.Actions, rec.Result)
 	}
-	r.checkHeldFirst(w, step)
-	r.checkBatches(w, rec)
+	r.checkScaleDownDisabledFirst(w, step)
+	r.checkBatchesAndSoaks(w, rec)
 	r.checkSoak(w, rec)
 	r.checkDeletions(w, step)
 	if beganAt := rec.PhaseBegan.Add(time.Minute); r.quiet && (w.Now.After(beganAt) || rec.Result == record.Waiting) {
-		r.checkHolds(w, rec)
+		r.checkScaleDownDisabled(w, rec)
 	}
 }
 
-// checkBatches checks G44 to G47. Nodes are started in batches, each after the soak of the previous batch. A node that is not empty in
-// time is kept.
-func (r *rules) checkBatches(w *upgrade.World, rec *record.Record) {
+// checkBatchesAndSoaks checks G44 to G47. Nodes are started in batches, each after the soak of the previous batch. A node that is not
+// empty in time is kept.
+func (r *rules) checkBatchesAndSoaks(w *upgrade.World, rec *record.Record) {
 	for name, before := range w.Record.Nodes {
 		n, kept := rec.Nodes[name]
 		if isInDrain(before.State) && (!kept || !isInDrain(n.State)) {
@@ -201,9 +201,9 @@ func (r *rules) checkFencedFirst(w *upgrade.World, stored *record.Record, a node
 	}
 }
 
-// checkHolds checks G42 and G51: nodes of both colours have the scale-down-disabled annotation during the drain. During the last soak,
-// only outdated nodes have it.
-func (r *rules) checkHolds(w *upgrade.World, rec *record.Record) {
+// checkScaleDownDisabled checks G42 and G51: nodes of both colours have the scale-down-disabled annotation during the drain. During
+// the last soak, only outdated nodes have it.
+func (r *rules) checkScaleDownDisabled(w *upgrade.World, rec *record.Record) {
 	if rec.Phase != record.PhaseDrainBlue && rec.Phase != record.PhaseSoak {
 		return
 	}
@@ -226,8 +226,9 @@ func (r *rules) checkHolds(w *upgrade.World, rec *record.Record) {
 	}
 }
 
-// checkHeldFirst checks G42 at the start: outdated nodes have the scale-down-disabled annotation before the upgrade changes the group.
-func (r *rules) checkHeldFirst(w *upgrade.World, step *upgrade.Step) {
+// checkScaleDownDisabledFirst checks G42 at the start: outdated nodes have the scale-down-disabled annotation before the upgrade
+// changes the group.
+func (r *rules) checkScaleDownDisabledFirst(w *upgrade.World, step *upgrade.Step) {
 	if step.Record.Phase != record.PhaseSetup || step.Record.Stopping != "" || !slices.ContainsFunc(step.Actions, nodegroup.IsCloudAction) {
 		return
 	}

@@ -103,14 +103,14 @@ func (t Tally) Write(w io.Writer) error {
 	return nil
 }
 
-// perMille is the number of worlds of which at least one must reach each declared word.
-const perMille = 1000
+// worldsPerWord is the number of worlds of which at least one must reach each declared word.
+const worldsPerWord = 1000
 
 // Rare lists the declared words that less than one of a thousand worlds reached. It lists none for a run of fewer worlds.
 func (t Tally) Rare(ran int) []string {
 	var rare []string
 	for _, key := range declaredWords() {
-		if t[key] < ran/perMille {
+		if t[key] < ran/worldsPerWord {
 			rare = append(rare, fmt.Sprintf("%s %q: %d", key[0], key[1], t[key]))
 		}
 	}
@@ -144,13 +144,13 @@ func declaredWords() [][2]string {
 			drain.NamespaceEnding, drain.Returns, drain.Denied, drain.Completing, drain.DoNotDisrupt, drain.Moving, drain.TargetStays),
 		keys("pod", drain.ReasonDaemonSet, drain.ReasonMirror, drain.ReasonFinished, drain.ReasonUnmanaged, drain.ReasonTerminating, drain.ReasonLost,
 			drain.ReasonSkipped, drain.ReasonCompletes, drain.ReasonDoNotDisrupt),
-		keys("health", allHealth()...),
-		keys("targets", allTargets()...),
+		keys("health", healthWords()...),
+		keys("targets", targetWords()...),
 		keys("turns", newAwaited),
 		keys("rollout", allRollouts()...),
-		keys("move", allMoves()...),
-		keys("renewal", allRenewals()...),
-		keys("trust", allTrust()...),
+		keys("move", moveWords()...),
+		keys("renewal", renewalWords()...),
+		keys("trust", trustWords()...),
 		keys("role", Hook, Driver, Skipped, Completes, Protected),
 		keys("action", allActions()...),
 		keys("denied", "fence", "start-drain", "evict", "resume", "terminate", "delegate"),

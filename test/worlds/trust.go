@@ -347,6 +347,6 @@ const (
 	stray         = "a node has stray annotations"
 )
 
-func allTrust() []string {
+func trustWords() []string {
 	return []string{onStandby, recordAimed, recordPointed, recordLost, scribbled, stray}
 }

@@ -87,8 +87,8 @@ func (r *rules) checkZoneDone(record *record.Record, name, zone string) {
 	}
 }
 
-// newAwaited is counted when an upgrade waits for new nodes that are not Spot nodes. If no world counts it, checkSpotNotAwaited does not
-// recognize the text of such a wait.
+// newAwaited is counted when an upgrade waits for new nodes that are not Spot nodes. If no world counts it, checkSpotNotAwaited does
+// not recognize the text of such a wait.
 const newAwaited = "new nodes are waited for"
 
 // checkSpotNotAwaited checks G23: the upgrade does not wait until launched Spot nodes are Ready.

@@ -55,7 +55,7 @@ func (u *user) storeRequest(asked record.Asked) {
 	if process := u.process; !process.dead {
 		u.c.after(u.c.drawUpTo(u.c.plan.WatchLag), func() {
 			process.knownRequest = u.stored.asked
-			process.turnSoon()
+			process.scheduleTurn()
 		})
 	}
 }

@@ -105,7 +105,7 @@ func (u *user) runUntilDone() {
 		if u.process != nil && u.process.turns > maxTurns+int(u.c.elapsed()/pollInterval) {
 			u.rules.fail("liveness", "it has taken too many turns, in phase %q", u.process.record.Phase)
 		}
-		if limit := u.c.plan.Calm + upgradeLimit + u.c.plan.soakTime(); u.c.elapsed() > limit {
+		if limit := u.c.plan.Calm + upgradeLimit + u.c.plan.extraTime(); u.c.elapsed() > limit {
 			u.rules.fail("liveness", "no end within %s: in phase %q with %d of %d replaced", limit, u.process.record.Phase, u.process.record.Replaced, u.process.record.Total)
 		}
 	}
@@ -229,7 +229,7 @@ func (u *user) interruptProcess() {
 		return
 	}
 	p.stopRequested = true
-	p.turnSoon()
+	p.scheduleTurn()
 	u.c.after(stopLimit, func() {
 		if !p.dead {
 			p.crash()
@@ -255,7 +255,7 @@ func (u *user) replaceDrainedNodes() {
 				u.c.closeNode(made)
 				u.c.putNode(made)
 				u.c.shadow[fresh] = made
-				u.c.bindSoon()
+				u.c.scheduleBinding()
 			})
 		}
 	}
