@@ -34,7 +34,7 @@ const (
 	portAttempts = 5
 )
 
-// Options of a cluster. The zero value is good for most tests.
+// Options are the options of a cluster. Most tests can use the zero value.
 type Options struct {
 	// Log gets the progress of building and starting. Nil means no output.
 	Log io.Writer

@@ -89,7 +89,7 @@ func (t *testCase) runWithFault(ctx context.Context) (int, error) {
 	proxy, err := openProxy(ctx, t.Fixture, t.point, func() {
 		<-started
 		if t.point.fault.haltsCommand() {
-			_ = process.Halt() // its later behaviour shows an error
+			_ = process.Halt() // if this fails, the later checks fail
 			close(halted)
 			return
 		}

@@ -160,7 +160,7 @@ func (o *observer) serving() []string {
 	return o.services.serving()
 }
 
-// withoutEndpoint lists the Services of the layout that have no ready endpoint now, in order.
+// withoutEndpoint returns the sorted names of the layout's Services that have no ready endpoint now.
 func (o *observer) withoutEndpoint(l *layout) []string {
 	names := map[string]bool{}
 	for i := range l.workloads {

@@ -228,7 +228,7 @@ func (u *user) labelNode(pick int) bool {
 	return u.changePickedNode(pick, func(*corev1.Node) bool { return true }, func(n *corev1.Node) { n.Labels["owner"] = "sre" })
 }
 
-// stripAnnotations removes annotations of this program from a node, and with them the record of what the node was like before.
+// stripAnnotations removes annotations of this program from a node, also the annotation about the node's state before the upgrade.
 func (u *user) stripAnnotations(pick int) bool {
 	name := u.pickNode(pick, func(n *corev1.Node) bool { return n.Annotations[nodemark.AnnotationRun] != "" })
 	if name == "" {

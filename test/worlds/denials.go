@@ -130,7 +130,7 @@ func (r *rules) checkRetriesReported(w *upgrade.World, step *upgrade.Step) {
 	for _, key := range sortedKeys(since) {
 		tried := w.Now.Sub(since[key])
 		switch {
-		case min(tried, w.Now.Sub(r.refusals.lastNamed)) > 30*time.Second: // its effect may be visible a moment before its answer
+		case min(tried, w.Now.Sub(r.refusals.lastNamed)) > 30*time.Second: // the upgrade may see the effect of a request a moment before its answer
 			r.fail("S21", "%s has been refused for %s, but the status does not say so", key, tried)
 		case tried > r.c.plan.Request.BootTimeout.Duration+2*time.Minute:
 			r.fail("S21", "%s has been refused for %s, but the upgrade continues", key, tried)

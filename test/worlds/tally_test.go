@@ -120,7 +120,7 @@ func actionOf(key *ast.FuncDecl) []word {
 	var words []word
 	ast.Inspect(key.Body, func(node ast.Node) bool {
 		if text, ok := literal(node); ok && len(words) == 0 {
-			if kind, _, _ := strings.Cut(text, "/"); strings.TrimSpace(kind) != "" { // a list that is joined is not an action's key
+			if kind, _, _ := strings.Cut(text, "/"); strings.TrimSpace(kind) != "" { // other Key methods begin with a separator, for example strings.Join(list, "/")
 				words = append(words, word{"action", kind})
 			}
 		}

@@ -30,7 +30,7 @@ func TestWorlds(t *testing.T) {
 	}
 }
 
-// TestAWorldIsAFunctionOfItsSeed checks that the same seed always leads to the same events.
+// TestAWorldIsAFunctionOfItsSeed checks that all runs of a seed have the same events.
 func TestAWorldIsAFunctionOfItsSeed(t *testing.T) {
 	const tries = 4                                   // draws in map order are equal now and then
 	seeds := append([]uint64{271}, firstSeeds(20)...) // 271 once had different events in each run

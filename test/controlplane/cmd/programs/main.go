@@ -1,5 +1,5 @@
 // Command programs builds the programs of the test control plane into the user's cache folder, and shows its progress.
-// It also builds the packages of this repository that it is given into bin/test:
+// Its arguments are packages of this repository, which it also builds into bin/test:
 //
 //	go run ./test/controlplane/cmd/programs ./test/demo ./cmd/kubectl-nodeupgrade
 package main
