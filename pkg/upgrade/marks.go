@@ -60,20 +60,33 @@ func (d *decision) holdNodes() {
 	}
 }
 
-// eachUnheld yields the members that must be held and are not held yet.
+// eachUnheld yields the members that must be held, are not held yet and can be held now.
 func (d *decision) eachUnheld(yield func(*nodegroup.Member) bool) {
-	unready := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
-		if m.Node == nil || !d.mustHold(m) || !m.AllowsScaleDown() {
-			continue
-		}
-		// While a node becomes Ready the control plane removes this taint. A second write at the same time would
-		// conflict.
-		if !nodemark.HasTaint(m.Node, unready) && !yield(m) {
+		if d.lacksHold(m) && !nodemark.HasTaint(m.Node, notReadyTaint()) && !yield(m) {
 			return
 		}
 	}
+}
+
+// lacksHold reports whether the member must be held and is not held yet.
+func (d *decision) lacksHold(m *nodegroup.Member) bool {
+	return m.Node != nil && d.mustHold(m) && m.AllowsScaleDown()
+}
+
+// notReadyTaint is the taint that the control plane removes when a node becomes Ready. A hold waits for that, because a
+// second write at the same time would conflict.
+func notReadyTaint() corev1.Taint {
+	return corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
+}
+
+// willHold reports whether a node must be held and cannot be held yet, because it still has its not-ready taint.
+func (d *decision) willHold() bool {
+	if d.phase.held == noneHeld || d.w.Group.Can.Refill == nodegroup.RefillByUser {
+		return false
+	}
+	return slices.ContainsFunc(d.w.Members, func(m nodegroup.Member) bool { return d.lacksHold(&m) && nodemark.HasTaint(m.Node, notReadyTaint()) })
 }
 
 // findUnheld returns a node that autoscalers must still be kept from; "" for none. It prefers a node for which that was

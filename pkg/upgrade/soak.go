@@ -49,10 +49,10 @@ func (d *decision) pauseSoak() {
 
 // exitDuringLongSoak ends the process if there is nothing to do for long. The same command continues when the soak is over,
 // and nothing is undone. The process stays while workloads have fewer ready pods than before, to stop the upgrade if
-// they do not recover.
+// they do not recover. It also stays until autoscalers are kept from new nodes that have just become Ready.
 func (d *decision) exitDuringLongSoak() {
 	until := d.rec.Soak.Until
-	if d.w.Stay || len(d.unhealthy) > 0 || len(d.awaited) > 0 || d.rec.Stopping != "" || until.Sub(d.w.Now) <= longWait || !d.hasNothingOpen() || !d.rec.NoneInState(record.NodeDraining, record.NodeForcing, record.NodeEmpty, record.NodeRemoving) {
+	if d.w.Stay || d.willHold() || len(d.unhealthy) > 0 || len(d.awaited) > 0 || d.rec.Stopping != "" || until.Sub(d.w.Now) <= longWait || !d.hasNothingOpen() || !d.rec.NoneInState(record.NodeDraining, record.NodeForcing, record.NodeEmpty, record.NodeRemoving) {
 		return
 	}
 	if d.rec.Phase == record.PhaseDrainBlue && d.isSoakExhausted() {

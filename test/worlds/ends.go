@@ -221,7 +221,8 @@ func (r *rules) checkEvictionFailure(rec record.Record) {
 }
 
 // checkWorkloadsWhole checks I14 in quiet worlds. After a success, each workload has as many ready pods as before. If the upgrade
-// stops because of a workload that had several ready pods, the workload has at least one.
+// stops because of a workload that had several ready pods, the workload has at least one, unless its owner scaled it to zero and no
+// pod was created since.
 func (r *rules) checkWorkloadsWhole(rec record.Record) {
 	if !r.quiet || rec.Run == "" || rec.Request.NoImplicitBudgets || rec.Request.OnTimeout == record.Force {
 		return
@@ -244,7 +245,7 @@ func (r *rules) checkWorkloadsWhole(rec record.Record) {
 		switch {
 		case rec.Result == record.Succeeded && ready < first && !r.c.calm:
 			r.fail("I14", "it succeeds, but %d pods of %s are ready, and %d were ready before", ready, app.id(), first)
-		case rec.Result == record.WorkloadUnhealthy && ready == 0 && first > 1 && !isBlueGreen(&rec) && app.Flaps == 0 && !r.recovery.roomless[app.id().String()] && (app.Homeless || !strings.Contains(rec.Message, "no node takes it")): // if no node took the pods, the upgrade waited for room
+		case rec.Result == record.WorkloadUnhealthy && ready == 0 && first > 1 && !isBlueGreen(&rec) && app.Flaps == 0 && !(app.Shut && app.Low == 0) && !r.recovery.roomless[app.id().String()] && (app.Homeless || !strings.Contains(rec.Message, "no node takes it")): // if no node took the pods, the upgrade waited for room
 			r.fail("I14", "it stops, but no pod of %s is ready, and %d were ready before", app.id(), first)
 		}
 	}

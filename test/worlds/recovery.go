@@ -207,7 +207,8 @@ func (r *rules) checkWaitsForRecovery(w *upgrade.World, step *upgrade.Step, app 
 }
 
 // checkWaitsForCreation checks I11 for refused pods: the upgrade starts no node after a workload's pods were missing for
-// uncreatedLimit.
+// uncreatedLimit. If the owner scaled the workload down during the upgrade, only nodes with pods of the workload count: the upgrade
+// reads its scale again before it starts such a node, and at the end.
 func (r *rules) checkWaitsForCreation(w *upgrade.World, record *record.Record, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
 	name, maker := app.id().String(), r.c.controllers[app.Name]
 	before, lost := r.recovery.lostPods[name]
@@ -227,6 +228,9 @@ func (r *rules) checkWaitsForCreation(w *upgrade.World, record *record.Record, a
 	}
 	r.recovery.missingSince[name] = since
 	for _, m := range started {
+		if app.Down > 0 && !slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool { return pod.Labels["app"] == app.Name }) {
+			continue
+		}
 		if waited := w.Now.Sub(since); r.quiet && waited > uncreatedLimit {
 			r.fail("I11", "node %s is started, but pods of %s have not been created for %s: %d exist, and %d were ready before", m.Name(), name, waited, len(pods), before.ready)
 		}

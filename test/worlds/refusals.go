@@ -1,6 +1,7 @@
 package worlds
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -203,8 +204,10 @@ func (c *cluster) readController(w drain.Workload) drain.Controller {
 	return read
 }
 
-// readControllers schedules the reading of the controllers that the step asks for.
+// readControllers schedules the reading of the controllers that the step asks for. Like the runner, it forgets the others: their
+// workloads may be scaled before they are read again.
 func (p *process) readControllers(step *upgrade.Step) {
+	maps.DeleteFunc(p.controllers, func(w drain.Workload, _ drain.Controller) bool { return !slices.Contains(step.Unscaled, w) })
 	for _, w := range step.Unscaled {
 		read, known := p.controllers[w]
 		if p.readingControllers[w] || (known && p.c.now.Sub(read.Read) < 5*time.Second) {

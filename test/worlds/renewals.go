@@ -174,6 +174,15 @@ func (r *rules) checkRenewedReleased(record record.Record) {
 	}
 }
 
+// withoutDevice returns the pods whose node lacks the device that they request. During a rollback, new nodes have the device, and a
+// pod only waits until its node's not-ready taint is removed.
+func (r *rules) withoutDevice(pods []*corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool {
+		node := r.c.nodes[daemonNodeOf(pod)]
+		return node == nil || r.c.hasDeviceFor(node, pod)
+	})
+}
+
 // checkDaemonSets checks I11 for DaemonSets whose pods were all ready before the upgrade. No node is started while a pod does not come
 // up on a current node. The upgrade stops after unhealthyLimit.
 func (r *rules) checkDaemonSets(w *upgrade.World, step *upgrade.Step, started []*nodegroup.Member) {
@@ -192,7 +201,7 @@ func (r *rules) checkDaemonSets(w *upgrade.World, step *upgrade.Step, started []
 				crashed = pod
 			}
 		}
-		if waiting := waitingDaemonPods(w, app); len(waiting) > 0 && w.Record.Run != "" && r.c.controllers[app.Name].homeless {
+		if waiting := r.withoutDevice(waitingDaemonPods(w, app)); len(waiting) > 0 && w.Record.Run != "" {
 			unready++
 			crashed = waiting[0]
 			r.tally.count("renewal", daemonWaits)
