@@ -229,7 +229,7 @@ func (b *Budget) WhyNeverOpens() string {
 	case st.ExpectedPods == 0:
 		return "it counts no pods, so its budget stays 0"
 	case st.DesiredHealthy >= st.ExpectedPods:
-		return "it needs every pod it covers"
+		return "it needs every pod that it covers"
 	}
 	return ""
 }

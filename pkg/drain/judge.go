@@ -42,7 +42,7 @@ const (
 	ReasonTerminating Reason = "terminating"
 	// ReasonLost is a deleted pod on a node that has not been Ready for LostAfter: its kubelet cannot confirm the end.
 	ReasonLost Reason = "lost"
-	// Skip asks the drain neither to evict the pod nor to wait for it.
+	// ReasonSkipped is a pod whose label asks drains neither to evict it nor to wait for it.
 	ReasonSkipped Reason = "skipped"
 	// ReasonCompletes is a pod whose label asks drains to wait until it completes.
 	ReasonCompletes Reason = "completes"

@@ -197,7 +197,7 @@ func TestObstacle(t *testing.T) {
 	}{
 		drain.BudgetSpent:     {drain.Obstacle{Budget: web, Need: 3, Have: 3}, "PDB shop/web allows no disruption (needs 3 healthy, has 3)", "--on-timeout=force", false},
 		drain.BudgetUnhealthy: {drain.Obstacle{Budget: web, Need: 3, Have: 1}, "PDB shop/web allows no disruption (needs 3 healthy, has 1)", "AlwaysAllow", false},
-		drain.BudgetNever:     {drain.Obstacle{Budget: web, Need: 3, Have: 3, Detail: "it needs every pod it covers"}, "PDB shop/web can never allow a disruption: it needs every pod it covers (needs 3 healthy, has 3)", "as kubectl nodeupgrade check advises", true},
+		drain.BudgetNever:     {drain.Obstacle{Budget: web, Need: 3, Have: 3, Detail: "it needs every pod that it covers"}, "PDB shop/web can never allow a disruption: it needs every pod that it covers (needs 3 healthy, has 3)", "as kubectl nodeupgrade check advises", true},
 		drain.TwoBudgets:      {drain.Obstacle{Budget: web, Detail: "shop/all"}, "PDB shop/web and shop/all cover the same pod", "delete one", true},
 		drain.BudgetPending:   {drain.Obstacle{Budget: web}, "PDB shop/web is not processed yet", "kube-controller-manager", false},
 		drain.Unmanaged:       {drain.Obstacle{}, "no controller", "--unmanaged-pods=evict", true},

@@ -69,7 +69,7 @@ func (c *collector) nextObjectName() string {
 }
 
 func (c *collector) truncatedError() error {
-	return fmt.Errorf("the text ends in the middle, after %s: the file was cut short: write it again with %s", formatCount(c.count, "whole object"), Command())
+	return fmt.Errorf("the file ends in the middle of an object, after %s: write it again with %s", formatCount(c.count, "whole object"), Command())
 }
 
 func (c *collector) notTextError() error {
@@ -121,7 +121,7 @@ var endlessNumber = regexp.MustCompile(`[:"]\s*[+-]?(?:[0-9.]+[eE]-[0-9]{4,}["\s
 // keepObject checks the object, and keeps it if its kind matters for an upgrade.
 func (c *collector) keepObject(raw []byte, h head) error {
 	if c.count >= c.limits.Objects {
-		return fmt.Errorf("more than %d objects: leave out namespaces or kinds that the node group has nothing to do with", c.limits.Objects)
+		return fmt.Errorf("more than %d objects: leave out namespaces and kinds that do not matter to the node group", c.limits.Objects)
 	}
 	k, known := c.kinds[h.APIVersion+"/"+h.Kind]
 	c.present[h.APIVersion+"/"+h.Kind] = true
@@ -144,12 +144,12 @@ func (c *collector) keepObject(raw []byte, h head) error {
 		}
 	}
 	if c.seen[id] {
-		return fmt.Errorf("%s is %s, which was there before: every object may stand in the file once", c.nextObjectName(), id)
+		return fmt.Errorf("%s and %s are the same object: keep only one of them", c.nextObjectName(), id)
 	}
 	c.seen[id] = true
 	c.current = id.String()
 	if endlessNumber.Match(raw) {
-		return fmt.Errorf("%s holds a number that is too long to be one: write the file with %s", c.nextObjectName(), Command())
+		return fmt.Errorf("%s has a number with too many digits: write the file with %s", c.nextObjectName(), Command())
 	}
 	if err := c.addDecoded(k, raw, id); err != nil {
 		return err
@@ -199,7 +199,7 @@ func (c *collector) completeDump() (*Dump, error) {
 	case c.count == 0:
 		return nil, fmt.Errorf("it is empty: write it with %s", Command())
 	case c.known == 0:
-		return nil, fmt.Errorf("found %s, but nothing of a cluster: write it with %s", formatKinds(d.Ignored), Command())
+		return nil, fmt.Errorf("found %s, but no objects of a cluster: write it with %s", formatKinds(d.Ignored), Command())
 	case len(d.Nodes) == 0:
 		return nil, fmt.Errorf("found %s, but no nodes: write it with %s", formatCount(c.count, "object"), Command())
 	}
@@ -246,7 +246,7 @@ func (c *collector) reserveUID(uid types.UID, id identity) (types.UID, error) {
 		uid = makeUID(id)
 	}
 	if other, taken := c.uids[uid]; taken {
-		return "", fmt.Errorf("%s has the uid of %s: every object has its own; leave it out and one is made", c.nextObjectName(), other)
+		return "", fmt.Errorf("%s and %s have the same uid: remove the uid of one, and it gets another", c.nextObjectName(), other)
 	}
 	c.uids[uid] = id
 	return uid, nil

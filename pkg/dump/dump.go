@@ -88,10 +88,10 @@ func Read(r io.Reader, limits Limits, trim func(object any)) (*Dump, error) {
 	}
 	c := newCollector(limits, trim)
 	if isJSON {
-		tooLarge := fmt.Errorf("more than %s of text: leave out namespaces or kinds that the node group has nothing to do with", formatSize(limits.JSON))
+		tooLarge := fmt.Errorf("more than %s of text: leave out namespaces and kinds that do not matter to the node group", formatSize(limits.JSON))
 		err = c.readJSON(&bounded{in, limits.JSON, tooLarge}, metav1.TypeMeta{})
 	} else {
-		tooLarge := fmt.Errorf("more than %s of YAML, which is read whole: use JSON, which is not: %s", formatSize(limits.YAML), Command())
+		tooLarge := fmt.Errorf("more than %s of YAML, which must fit into memory: use JSON, which is read in parts: %s", formatSize(limits.YAML), Command())
 		err = c.readYAML(&bounded{in, limits.YAML, tooLarge})
 	}
 	if err != nil {

@@ -24,7 +24,7 @@ type jsonReader struct {
 
 // readJSON reads documents until the input ends. listType is the type of a list, if it is known.
 func (c *collector) readJSON(in io.Reader, listType metav1.TypeMeta) error {
-	tooLarge := fmt.Errorf("more than %s without the end of an object: that is no object of Kubernetes: write the file with %s", formatSize(c.limits.Object), Command())
+	tooLarge := fmt.Errorf("an object is longer than %s, and no Kubernetes object is: write the file with %s", formatSize(c.limits.Object), Command())
 	object := &bounded{in, c.limits.Object, tooLarge}
 	r := jsonReader{c, json.NewDecoder(object), object, listType}
 	for {

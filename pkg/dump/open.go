@@ -53,7 +53,7 @@ func (u unpacker) Read(p []byte) (int, error) {
 
 func explainGzip(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		return fmt.Errorf("gzip data ends too early: the file was cut short: write it again with %s | gzip", Command())
+		return fmt.Errorf("the gzip data ends too early: write the file again with %s | gzip", Command())
 	}
 	return fmt.Errorf("unpacking: %w: write it again with %s | gzip", err, Command())
 }

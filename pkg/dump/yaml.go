@@ -37,7 +37,7 @@ func (c *collector) readYAML(in io.Reader) error {
 			return fmt.Errorf("document %d is not YAML: %s: write the file with %s", n, clipText(why), Command())
 		}
 		if _, rest, ended := bytes.Cut(text, []byte("\n...\n")); ended && len(bytes.TrimSpace(rest)) > 0 {
-			return fmt.Errorf("document %d has text behind its end: put --- between documents", n)
+			return fmt.Errorf("document %d has text after its end: put --- between documents", n)
 		}
 		if err := c.readJSON(bytes.NewReader(raw), listTypeOf(raw)); err != nil {
 			return err

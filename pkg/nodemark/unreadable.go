@@ -74,7 +74,7 @@ func parseOwner(text string) (Owner, error) {
 	var owner Owner
 	err := json.Unmarshal([]byte(text), &owner)
 	if err == nil && (owner.Group == "" || owner.Namespace == "") {
-		err = errors.New("it names no group or no namespace")
+		err = errors.New("it lacks the group or the namespace")
 	}
 	return owner, err
 }
@@ -83,7 +83,7 @@ func parseGroupBaseline(text string) (GroupBaseline, error) {
 	var b GroupBaseline
 	err := json.Unmarshal([]byte(text), &b)
 	if err == nil && b.Desired <= 0 {
-		err = errors.New("it says no size")
+		err = errors.New("it has no size")
 	}
 	return b, err
 }

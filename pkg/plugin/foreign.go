@@ -160,6 +160,6 @@ func (s *session) rejectTargetOfRecordOnly(g *groupContext, m mode) error {
 	if m == modeRollback {
 		command = nodegroup.Command("rollback", g.name)
 	}
-	return usageError(fmt.Errorf("run %s of group %q: only its record has the target %s, but neither the group nor any of its instances does: if the target is right, run %s %s",
+	return usageError(fmt.Errorf("run %s of group %q has the target %s, but neither the group nor any of its instances has that revision: if the target is right, run %s %s",
 		g.stored.Run, g.group.Name, g.group.Wanted.Name, command, shell.Quote("--to="+g.to)))
 }

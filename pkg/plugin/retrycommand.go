@@ -67,7 +67,7 @@ func noteMissingFlags(text string, flags []string) string {
 	if len(flags) == 0 || strings.Count(text, "kubectl ") <= strings.Count(text, shell.Quote(flags[0])) {
 		return ""
 	}
-	return "note: add " + shell.Join(flags) + " to the commands that lack it"
+	return "note: add " + shell.Join(flags) + " to the commands above that do not have it"
 }
 
 // formatFlag returns the flag as it is typed. For a list it returns one flag for each value.

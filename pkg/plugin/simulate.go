@@ -221,7 +221,7 @@ func (s *simulation) printAssumptions(g *groupContext, d *dump.Dump) {
 		notes = append(notes, "this is a built-in example; for a cluster of yours: "+dump.Command()+" | kubectl nodeupgrade simulate -f -")
 	}
 	if len(s.line.settings.Current) == 0 {
-		notes = append(notes, fmt.Sprintf("every node counts as outdated (%d): name the label of current ones with --current KEY=VALUE", countOutdated(g.members)))
+		notes = append(notes, fmt.Sprintf("all %d nodes count as outdated: pass --current KEY=VALUE, a label of current nodes", countOutdated(g.members)))
 	}
 	if len(d.Pods) == 0 {
 		notes = append(notes, "the dump has no pods: "+dump.Command()+" prints all objects that matter")

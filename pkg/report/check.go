@@ -354,7 +354,7 @@ func WriteRule(w io.Writer, r *preflight.Rule) error {
 		lines = append(lines, "Reads: "+strings.Join(r.Reads, ", "))
 	}
 	if len(r.More) > 0 {
-		lines = append(lines, "Finds more if you may read: "+strings.Join(r.More, ", "))
+		lines = append(lines, "It checks more if you may also read: "+strings.Join(r.More, ", "))
 	}
 	out := newPage(w, Options{})
 	out.addLines(append(lines, "")...)

@@ -217,7 +217,7 @@ func blockedPlan() *Plan {
 	p.Sizes, p.Peak = nodegroup.Sizes{Desired: 1, Min: 1, Max: 1}, 1
 	p.Nodes = []PlanNode{{Batch: 1, Name: "ip-10-0-1-7", From: "workers:6", To: "workers:7", Pods: 4, Start: new(simulate.Span{}), BlockedBy: []string{"PDB shop/cart", "pod shop/seed (unmanaged)"}}}
 	p.LeftOut = []string{"you may not list events: the upgrade cannot show why the pods of a workload are not created: ask for the roles of docs/permissions"}
-	never := "PDB shop/cart can never allow a disruption: it needs every pod it covers (needs 3 healthy, has 3)"
+	never := "PDB shop/cart can never allow a disruption: it needs every pod that it covers (needs 3 healthy, has 3)"
 	p.Findings = []preflight.Finding{
 		{Rule: "VER001", Severity: preflight.Refuse, Message: "the target runs kubelet v1.34.0, newer than the control plane's v1.33.4", Remedy: "upgrade the control plane first"},
 		{Rule: "PDB001", Severity: preflight.Block, Node: "ip-10-0-1-7", Object: "pod shop/cart-0", Message: never, Remedy: "raise its replicas"},

@@ -244,12 +244,12 @@ func listNewWaits(before, now Moment) []Event {
 	told := map[string]bool{}
 	for _, w := range CollectWaits(before.Blocked, before.At) {
 		if w.Lasting {
-			told[w.alwaysShown] = true
+			told[w.key] = true
 		}
 	}
 	var events []Event
 	for _, w := range CollectWaits(now.Blocked, now.At) {
-		if w.Lasting && !told[w.alwaysShown] && !now.reportedWaits[w.alwaysShown] {
+		if w.Lasting && !told[w.key] && !now.reportedWaits[w.key] {
 			events = append(events, Event{Type: BlockedEvent, Node: w.Node, Text: fmt.Sprintf("node %s waits%s: %s", w.Node, w.formatTimeLimit(now.Status.Manager, now.At), w)})
 		}
 	}
@@ -304,7 +304,7 @@ func (m Moment) WithReportedWaits(before Moment) Moment {
 	}
 	for _, w := range CollectWaits(before.Blocked, before.At) {
 		if w.Lasting && w.Until.IsZero() {
-			m.reportedWaits[w.alwaysShown] = true
+			m.reportedWaits[w.key] = true
 		}
 	}
 	return m

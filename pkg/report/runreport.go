@@ -222,7 +222,7 @@ func (r *RunReport) addNotKnown(noPlan string, seen *History) {
 		say("what the plan said%s", withPrefix(": ", noPlan))
 	}
 	if more := len(seen.nodesLeftOut); more > 0 {
-		say("%s: a report has at most %d nodes", formatCount(more, "more node"), maxNodesKept)
+		say("%s: a report shows at most %d nodes", formatCount(more, "more node"), maxNodesKept)
 	}
 	if seen.logLeftOut > 0 {
 		say("%s of the log, after the first %d", formatCount(seen.logLeftOut, "line"), firstLogKept)

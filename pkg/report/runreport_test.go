@@ -329,7 +329,7 @@ func TestReportOfALongUpgrade(t *testing.T) {
 	if r.ExtraInstanceHours == nil || *r.ExtraInstanceHours != want || len(r.Sizes) > maxSizesKept {
 		t.Errorf("%v extra instance-hours of %d samples, want %v", *r.ExtraInstanceHours, len(r.Sizes), want)
 	}
-	for _, line := range []string{"1 more finding: kubectl nodeupgrade check -f dump.json lists all", "2 more nodes: a report has at most 5000 nodes"} {
+	for _, line := range []string{"1 more finding: kubectl nodeupgrade check -f dump.json lists all", "2 more nodes: a report shows at most 5000 nodes"} {
 		if !slices.Contains(r.NotKnown, line) {
 			t.Errorf("not known are %q, want %q", r.NotKnown, line)
 		}

@@ -34,7 +34,7 @@ func largePlan() *Plan {
 // longBlockedPlan returns a plan whose sentences and names are longer than a terminal line.
 func longBlockedPlan() *Plan {
 	p := blockedPlan()
-	p.Nodes[0].BlockedBy = []string{"PDB shop/cart can never allow a disruption: it needs every pod it covers (needs 3 healthy, has 3)"}
+	p.Nodes[0].BlockedBy = []string{"PDB shop/cart can never allow a disruption: it needs every pod that it covers (needs 3 healthy, has 3)"}
 	for i := range 3 {
 		n := p.Nodes[0]
 		n.Name, n.Batch, n.Start = fmt.Sprintf("gke-prod-default-pool-%s-%d", strings.Repeat("x", 30), i), i+2, new(simulate.Span{})

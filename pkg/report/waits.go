@@ -23,7 +23,7 @@ type Wait struct {
 	// Lasting is true if a user must end the wait, or if it has lasted longer than reportDelay.
 	Lasting bool
 	// key identifies the wait at different moments, even if the numbers in its cause change.
-	alwaysShown string
+	key string
 }
 
 // CollectWaits groups the blocked pods of each node by what they wait for. The waits are sorted by their first
@@ -43,7 +43,7 @@ func CollectWaits(blocked []drain.Blocked, now time.Time) []Wait {
 		if !known {
 			i = len(waits)
 			at[key] = i
-			waits = append(waits, Wait{alwaysShown: key, Node: b.Node, Cause: b.String(), Remedy: b.Remedy(), Since: b.Since, Until: b.Until})
+			waits = append(waits, Wait{key: key, Node: b.Node, Cause: b.String(), Remedy: b.Remedy(), Since: b.Since, Until: b.Until})
 		}
 		w := &waits[i]
 		w.Pods++

@@ -238,7 +238,7 @@ func predictOnce(ctx context.Context, spec Spec, req record.Request, drawn uint6
 	}
 	r.recordEnding(rec.Result, c.countNotReached(r.nodes))
 	if isEndless {
-		r.forecast.Endless = cmp.Or(endless.Waiting, "something that does not happen")
+		r.forecast.Endless = cmp.Or(endless.Waiting, "an event that never comes")
 		r.forecast.Duration, r.forecast.ExtraHours = Span{}, 0
 		r.forecast.Fast, r.forecast.Slow = Ending{}, Ending{}
 	}

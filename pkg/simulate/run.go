@@ -30,7 +30,7 @@ const (
 	maxQuietSteps = 10_000
 )
 
-// EndlessError is returned for an upgrade that waits for something that does not happen in the simulation.
+// EndlessError is returned for an upgrade that waits for an event that never comes in the simulation.
 type EndlessError struct {
 	Group   string
 	Phase   record.Phase
@@ -41,7 +41,7 @@ type EndlessError struct {
 }
 
 func (e *EndlessError) Error() string {
-	return fmt.Sprintf("simulating group %q: it waits without end: in phase %s with %d of %d replaced, waiting for %q, blocked %v",
+	return fmt.Sprintf("simulating group %q: the upgrade waits without end: phase %s, %d of %d nodes replaced, waiting for %q, blocked %v",
 		e.Group, e.Phase, e.Replaced, e.Total, e.Waiting, e.Blocked)
 }
 
@@ -71,7 +71,7 @@ func (c *Cluster) Run(ctx context.Context, req record.Request, watch func(upgrad
 		case len(step.Actions) > 0 || !step.Wake.After(c.clock.now):
 			quiet = 0
 			if still++; still > maxStepsAtOnce {
-				return c.record, fmt.Errorf("simulating group %q: it acts without end, at last %v", req.Group, step.Actions)
+				return c.record, fmt.Errorf("simulating group %q: the upgrade never ends; its last actions are %v", req.Group, step.Actions)
 			}
 		default:
 			still = 0

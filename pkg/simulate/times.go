@@ -41,9 +41,9 @@ func Estimate(spec *Spec) (Times, []string) {
 		assume("a pod ends at the earliest %s after its preStop sleep, at the latest when its grace period is over", drain.Soonest)
 	}
 	for _, name := range unreportedResources(spec) {
-		assume("new nodes have no %s: no pod of a DaemonSet runs on the group's nodes that would report it", name)
+		assume("new nodes have no %s, because no DaemonSet on the group's nodes provides it", name)
 	}
-	assume("nothing else adds, removes or changes nodes and workloads meanwhile; new nodes are like those of the group")
+	assume("during the upgrade no other process adds, removes or changes nodes or workloads; new nodes are like the group's nodes")
 	return t, assumed
 }
 
@@ -51,7 +51,7 @@ func Estimate(spec *Spec) (Times, []string) {
 // times, it uses these. Otherwise, it uses the creation of the nodes, which is later.
 func (t *Times) learnBootTimes(spec *Spec) string {
 	if t.Boot != 0 {
-		return fmt.Sprintf("a new node is ready %s after its launch: as given", t.Boot)
+		return fmt.Sprintf("a new node is ready %s after its launch, as you set it", t.Boot)
 	}
 	from, boots := "launch", measureBootTimes(spec.Nodes, func(n *corev1.Node) time.Time {
 		return spec.Launched[nodegroup.InfoOf(spec.Group.Provider).InstanceID(n)]
@@ -60,16 +60,16 @@ func (t *Times) learnBootTimes(spec *Spec) string {
 		from, boots = "joining", measureBootTimes(spec.Nodes, func(n *corev1.Node) time.Time { return n.CreationTimestamp.Time })
 	}
 	if t.Boot = drain.TypicalDuration(boots, defaultBoot); len(boots) == 0 {
-		return fmt.Sprintf("a new node is ready %s after its launch: no node of the group tells", t.Boot)
+		return fmt.Sprintf("a new node is ready %s after its launch (an assumption: the group's nodes do not show it)", t.Boot)
 	}
-	return fmt.Sprintf("a new node is ready %s after its launch: what the group's nodes took from %s to readiness, the median of %d", t.Boot, from, len(boots))
+	return fmt.Sprintf("a new node is ready %s after its launch: the group's nodes took that long from %s to readiness (median of %d)", t.Boot, from, len(boots))
 }
 
 // learnLeaveTime sets how long a machine takes to terminate, and returns the assumption.
 func (t *Times) learnLeaveTime(terminations []time.Duration) string {
 	if t.Leave == 0 && len(terminations) > 0 {
 		t.Leave = drain.TypicalDuration(terminations, defaultLeave)
-		return fmt.Sprintf("a machine is gone %s after its termination begins: as machines of the group were, the median of %d", t.Leave, len(terminations))
+		return fmt.Sprintf("a machine is gone %s after its termination begins: the group's machines took that long (median of %d)", t.Leave, len(terminations))
 	}
 	t.Leave = cmp.Or(t.Leave, defaultLeave)
 	return fmt.Sprintf("a machine is gone %s after its termination begins", t.Leave)
@@ -91,7 +91,7 @@ func (t *Times) learnReadyTimes(pods []*corev1.Pod) string {
 		return otherwise
 	}
 	if len(all) == 0 {
-		return fmt.Sprintf("a pod is ready %s after its start: no pod tells", otherwise)
+		return fmt.Sprintf("a pod is ready %s after its start (an assumption: no pod shows it)", otherwise)
 	}
 	text := fmt.Sprintf("pods become ready as fast as before: %s to %s, by workload", slices.Min(all), slices.Max(all))
 	if untold := len(owners) - len(all); untold > 0 {

@@ -104,7 +104,7 @@ func TestLeaveTimeFromTerminations(t *testing.T) {
 		says        string
 	}{
 		"nobody tells":              {0, 30 * time.Second, nil, "gone 30s after its termination begins"},
-		"the median":                {0, 50 * time.Second, []time.Duration{90 * time.Second, 50 * time.Second, 10 * time.Second}, "the median of 3"},
+		"the median":                {0, 50 * time.Second, []time.Duration{90 * time.Second, 50 * time.Second, 10 * time.Second}, "median of 3"},
 		"what is given has its way": {time.Second, time.Second, []time.Duration{time.Minute}, "gone 1s after its termination begins"},
 	}
 	for name, c := range cases {
@@ -203,7 +203,7 @@ func TestPodsLeaveWithinTheirGrace(t *testing.T) {
 
 func TestAssumptionsSayWhatWasMeasured(t *testing.T) {
 	_, assumed := simulate.Estimate(&simulate.Spec{Pods: []*corev1.Pod{podReadyAfter("web", "w1", 7*time.Second), podReadyAfter("db", "d1", time.Minute), build.Pod("x", build.App("x"))}})
-	for _, want := range []string{"2m0s after its launch: no node of the group tells", "7s to 1m0s, by workload, and 10s where that is not known (1 of 3 workloads)", "grace period is over"} {
+	for _, want := range []string{"2m0s after its launch (an assumption", "7s to 1m0s, by workload, and 10s where that is not known (1 of 3 workloads)", "grace period is over"} {
 		if !slices.ContainsFunc(assumed, func(s string) bool { return strings.Contains(s, want) }) {
 			t.Errorf("nothing says %q: %q", want, assumed)
 		}

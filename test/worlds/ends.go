@@ -245,7 +245,7 @@ func (r *rules) checkWorkloadsWhole(rec record.Record) {
 		switch {
 		case rec.Result == record.Succeeded && ready < first && !r.c.calm:
 			r.fail("I14", "it succeeds, but %d pods of %s are ready, and %d were ready before", ready, app.id(), first)
-		case rec.Result == record.WorkloadUnhealthy && ready == 0 && first > 1 && !isBlueGreen(&rec) && app.Flaps == 0 && !(app.Shut && app.Low == 0) && !r.recovery.roomless[app.id().String()] && (app.Homeless || !strings.Contains(rec.Message, "no node takes it")): // if no node took the pods, the upgrade waited for room
+		case rec.Result == record.WorkloadUnhealthy && ready == 0 && first > 1 && !isBlueGreen(&rec) && app.Flaps == 0 && (!app.Shut || app.Low > 0) && !r.recovery.roomless[app.id().String()] && (app.Homeless || !strings.Contains(rec.Message, "no node takes it")): // if no node took the pods, the upgrade waited for room
 			r.fail("I14", "it stops, but no pod of %s is ready, and %d were ready before", app.id(), first)
 		}
 	}
