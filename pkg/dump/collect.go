@@ -144,7 +144,7 @@ func (c *collector) keepObject(raw []byte, h head) error {
 		}
 	}
 	if c.seen[id] {
-		return fmt.Errorf("%s and %s are the same object: keep only one of them", c.nextObjectName(), id)
+		return fmt.Errorf("%s is %s for the second time: keep only one of them", c.nextObjectName(), id)
 	}
 	c.seen[id] = true
 	c.current = id.String()

@@ -219,7 +219,7 @@ func TestFormatsPrintAsKubectl(t *testing.T) {
 // TestTablesNoteMissingClusterFlags checks the note on stderr if the commands in a table lack flags for the same
 // cluster. Documents for programs stay unchanged.
 func TestTablesNoteMissingClusterFlags(t *testing.T) {
-	for format, want := range map[string]string{"": "note: add --context=prod to the commands that lack it\n", "markdown": "note: add --context=prod to the commands that lack it\n", "name": "", "json": ""} {
+	for format, want := range map[string]string{"": "note: add --context=prod to the commands above that do not have it\n", "markdown": "note: add --context=prod to the commands above that do not have it\n", "name": "", "json": ""} {
 		var out, errOut bytes.Buffer
 		c := console{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &errOut}, format: format, clusterFlags: []string{"--context=prod"}}
 		err := c.printObject(sampleList(), []string{"x"}, func(w io.Writer, _ report.Options) error {

@@ -194,9 +194,9 @@ func TestErrorsWithoutTerminalNameFlags(t *testing.T) {
 func TestErrorsNoteMissingClusterFlags(t *testing.T) {
 	flags := []string{"--context=prod b", "--kubeconfig=/tmp/k"}
 	for text, want := range map[string]string{
-		"run kubectl uncordon n1":                                      "note: add '--context=prod b' --kubeconfig=/tmp/k to the commands that lack it",
+		"run kubectl uncordon n1":                                      "note: add '--context=prod b' --kubeconfig=/tmp/k to the commands above that do not have it",
 		"run kubectl nodeupgrade '--context=prod b' workers":           "",
-		"run kubectl nodeupgrade '--context=prod b'; kubectl cordon n": "note: add '--context=prod b' --kubeconfig=/tmp/k to the commands that lack it",
+		"run kubectl nodeupgrade '--context=prod b'; kubectl cordon n": "note: add '--context=prod b' --kubeconfig=/tmp/k to the commands above that do not have it",
 		"no node matches": "",
 	} {
 		if got := noteMissingFlags(text, flags); got != want {

@@ -174,7 +174,7 @@ func TestSimulateReadsAFile(t *testing.T) {
 	if code != exitDone || !strings.Contains(stdout, "context "+file) {
 		t.Errorf("exit code %d, stderr %s, stdout:\n%s", code, stderr, stdout)
 	}
-	if !strings.Contains(stderr, "every node counts as outdated (2)") {
+	if !strings.Contains(stderr, "all 2 nodes count as outdated") {
 		t.Errorf("not said that all nodes count as outdated:\n%s", stderr)
 	}
 	if _, stderr, code = simulated(t, "", "-f", file+".missing"); code != exitUsage || !strings.Contains(stderr, "no such file") {
