@@ -301,7 +301,7 @@ func TestReadErrors(t *testing.T) {
 		"a NodeList inside a List":    {in: strings.NewReader("kind: List\nitems:\n- kind: NodeList\n  items: []\n"), want: "object 1 is a NodeList inside a List: write the file with one command: " + Command()},
 		"the same node twice":         {in: strings.NewReader(nodeJSON + nodeJSON), want: "object 2 is Node a for the second time: keep only one of them"},
 		"the same pod twice":          {in: strings.NewReader(podJSON + nodeJSON + podJSON), want: "object 3 is Pod shop/p for the second time: keep only one of them"},
-		"two objects with one uid":    {in: strings.NewReader(strings.ReplaceAll(nodeJSON+node("b"), `"name"`, `"uid":"1","name"`)), want: "object 2 (Node b) has the uid of Node a: every object has its own; leave it out and one is made"},
+		"two objects with one uid":    {in: strings.NewReader(strings.ReplaceAll(nodeJSON+node("b"), `"name"`, `"uid":"1","name"`)), want: "object 2 (Node b) and Node a have the same uid: remove the uid of one, and it gets another"},
 		"an object without a name":    {in: strings.NewReader(node("")), want: "object 1 is a Node without a name: give it metadata.name"},
 		"a field of another type":     {in: strings.NewReader(`{"apiVersion":"v1","kind":"Node","metadata":{"name":["a"]}}`), want: "object 1: json: cannot unmarshal array into Go struct field .metadata.name of type string: write the file with " + Command()},
 		"a number without an end":     {in: strings.NewReader(`{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"},"status":{"capacity":{"cpu":"1e-99999999"}}}`), want: "object 1 (Node a) has a number with too many digits: write the file with " + Command()},
