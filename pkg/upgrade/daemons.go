@@ -182,7 +182,8 @@ func (d *decision) watchDaemons() {
 }
 
 // describeLateDaemon returns why a pod of a DaemonSet is late to become and stay ready; "" if it is not. The scheduler may
-// preempt other pods for a pod that no node takes at first.
+// preempt other pods for a pod that no node takes at first. A node that has just become Ready takes no pod before the
+// control plane has removed its not-ready taint, so the patience begins when it became Ready.
 func (d *decision) describeLateDaemon(pod *corev1.Pod, before record.DaemonRecord) string {
 	if drain.Ready(pod) {
 		return fmt.Sprintf("it has not been ready for %s since it failed", leastDaemonReady)
@@ -191,14 +192,18 @@ func (d *decision) describeLateDaemon(pod *corev1.Pod, before record.DaemonRecor
 		d.requeueAt(drain.LateAt(pod, before.Usual.Duration))
 		return drain.WhyLate(pod, before.Usual.Duration, 0, d.w.Now)
 	}
+	patience := roomPatience
 	if i, found := nodegroup.IndexOfMember(d.w.Members, drain.TargetNode(pod)); found {
 		m := &d.w.Members[i]
+		if ready := nodegroup.ReadyCondition(m.Node); ready != nil {
+			patience += max(0, ready.LastTransitionTime.Sub(pod.CreationTimestamp.Time))
+		}
 		if why := d.whyNeverPlaced(pod, []drain.Sample{{Node: m.Node, Pods: m.Pods}}); why != "" {
 			return why
 		}
 	}
-	d.requeueAt(pod.CreationTimestamp.Add(roomPatience))
-	return drain.WhyLate(pod, 0, roomPatience, d.w.Now)
+	d.requeueAt(pod.CreationTimestamp.Add(patience))
+	return drain.WhyLate(pod, 0, patience, d.w.Now)
 }
 
 // unreadyDaemon is a DaemonSet with pods on current nodes that are not ready, not ready for long enough, or not created.

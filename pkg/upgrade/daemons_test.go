@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
@@ -252,6 +253,27 @@ func TestDaemonSetsOfNodesThatAreReadyNowAreNotLate(t *testing.T) {
 	s.Pods = map[string][]*corev1.Pod{"": {agent("new-a-1", s.Now, pending)}}
 	if step := s.rest(); len(step.Status.Unhealthy) > 0 {
 		t.Errorf("unhealthy at once: %v", step.Status.Unhealthy)
+	}
+}
+
+// The pod of a node that was silent for minutes has waited for minutes. It is late 30 s after the node is Ready again.
+func TestDaemonSetsOfNodesThatAreReadyAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		readyFor time.Duration
+		late     bool
+	}{
+		"a moment ago": {time.Second, false},
+		"for a minute": {time.Minute, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := replaceBare(t, 3, nil)
+			s.pass(20 * time.Minute)
+			nodegroup.ReadyCondition(s.at("new-a-1").Node).LastTransitionTime.Time = s.Now.Add(-c.readyFor)
+			s.Pods = map[string][]*corev1.Pod{"": {agent("new-a-1", s.Now.Add(-20*time.Minute), pending)}}
+			if step := s.rest(); c.late != (len(step.Status.Unhealthy) > 0) {
+				t.Errorf("unhealthy are %v", step.Status.Unhealthy)
+			}
+		})
 	}
 }
 
