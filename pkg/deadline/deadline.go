@@ -89,5 +89,6 @@ func deadlineError(until time.Time) error {
 	if now.Before(until) && now.Round(0).Before(until.Round(0)) {
 		return nil
 	}
-	return fmt.Errorf("not sent: its time was over %s ago: %w", now.Sub(until).Round(time.Millisecond), context.DeadlineExceeded)
+	late := max(now.Sub(until), now.Round(0).Sub(until.Round(0))) // of the clock that has passed it
+	return fmt.Errorf("not sent: its time was over %s ago: %w", late.Round(time.Millisecond), context.DeadlineExceeded)
 }

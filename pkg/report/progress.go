@@ -152,7 +152,7 @@ func listGroupChanges(before, now *record.Status) []Event {
 		events = append(events, Event{Type: NoteEvent, Text: now.Note})
 	}
 	if was, is := before.Retried, now.Retried; is.Action != "" && (is.Action != was.Action || is.Detail != was.Detail) {
-		events = append(events, Event{Type: WaitingEvent, Text: "it is tried again " + is.String()})
+		events = append(events, Event{Type: WaitingEvent, Text: "trying again " + is.String()})
 	}
 	was, is := before.Counted(), now.Counted()
 	if before.GroupCounts != nil && now.GroupCounts != nil && (is.Desired != was.Desired || is.Max != was.Max) {

@@ -302,19 +302,22 @@ func TestUnreadyPodsNameTheirNode(t *testing.T) {
 // TestAllUnhealthyWorkloadsCanBeIgnored: if several workloads do not recover, the suggested flag names all of them.
 func TestAllUnhealthyWorkloadsCanBeIgnored(t *testing.T) {
 	g := newGateScene(t, 3)
-	api := build.Pod("api-0", build.Created(start.Add(-time.Hour)), build.OwnedBy("ReplicaSet", "api"), build.On("old-a-0"))
+	others := []string{"api", "cart", "db", "search"} // with web more than a message names
 	m := g.at("old-a-0")
-	m.Pods = append(m.Pods, api)
-	g.index.Store(api)
+	for _, name := range others {
+		pod := build.Pod(name+"-0", build.Created(start.Add(-time.Hour)), build.OwnedBy("ReplicaSet", name), build.On("old-a-0"))
+		m.Pods = append(m.Pods, pod)
+		g.index.Store(pod)
+	}
 	g.step()
 	g.pass(6 * time.Second)
 	refused := drain.Controller{Replicas: 3, Refused: "exceeded quota", Read: g.Now}
 	g.Controllers = map[drain.Workload]drain.Controller{}
-	for _, name := range []string{"api", "web"} {
+	for _, name := range append(others, "web") {
 		g.Controllers[drain.Workload{Namespace: build.Namespace, Kind: "ReplicaSet", Name: name}] = refused
 	}
 	g.step()
-	g.wantStopped("or evict even their last ready pods with --ignore-unready=shop/ReplicaSet/api,shop/ReplicaSet/web")
+	g.wantStopped("or evict even their last ready pods with --ignore-unready=shop/ReplicaSet/api,shop/ReplicaSet/cart,shop/ReplicaSet/db,shop/ReplicaSet/search,shop/ReplicaSet/web")
 }
 
 // TestPodsThatFinalizersKeep: the message names the pod that prevents the creation of another.

@@ -29,6 +29,9 @@ const (
 	creationPatience = 5 * time.Second
 	// creationTime is how long controllers need to create a pod on a busy control plane.
 	creationTime = time.Second
+	// mostIgnored is how many workloads an advised --ignore-unready names. With fewer names than unhealthy workloads, the
+	// same command would stop again.
+	mostIgnored = 20
 	// roomPatience is how long a pod may wait for room if no new node is expected. Pods that end on other nodes may leave
 	// room.
 	roomPatience = 30 * time.Second
@@ -569,8 +572,13 @@ func describeUnhealthy(all []unhealthy) string {
 	if len(retries) > 0 {
 		retry = fmt.Sprintf(" and run %s (controllers may wait 17 minutes before they try again)", strings.Join(retries, "; "))
 	}
-	return fmt.Sprintf("workloads do not recover on current nodes: %s: repair them%s, or evict even their last ready pods with %s",
-		joinFirst(lines), retry, shell.Quote("--ignore-unready="+strings.Join(names[:min(mostNamed, len(names))], ",")))
+	ignored := names[:min(mostIgnored, len(names))]
+	more := ""
+	if left := len(names) - len(ignored); left > 0 {
+		more = fmt.Sprintf(" (and %d more, which the status lists)", left)
+	}
+	return fmt.Sprintf("workloads do not recover on current nodes: %s: repair them%s, or evict even their last ready pods with %s%s",
+		joinFirst(lines), retry, shell.Quote("--ignore-unready="+strings.Join(ignored, ",")), more)
 }
 
 // describeRetry returns a command that makes a controller retry at once. Without it, a controller whose pods were refused waits up to
