@@ -90,7 +90,7 @@ func (c *collector) addObject(raw []byte, list *metav1.TypeMeta) error {
 		return err
 	}
 	if list != nil && isList(h.Kind) && (h.Kind == "List" || h.Items != nil) {
-		return fmt.Errorf("%s is a %s inside a List: write the file with one command: %s", c.nextObjectName(), clipText(h.Kind), Command())
+		return fmt.Errorf("%s is a list (%s) inside a List: write the file with one command: %s", c.nextObjectName(), clipText(h.Kind), Command())
 	}
 	if list != nil && h.Kind == "" {
 		h.Kind, h.APIVersion = strings.TrimSuffix(list.Kind, "List"), list.APIVersion
@@ -239,9 +239,9 @@ func formatCount(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// reserveUID returns the object's UID, or a new one if it has none. It returns an error if another
+// uniqueUID returns the object's UID, or a new one if it has none. It returns an error if another
 // object has the same UID.
-func (c *collector) reserveUID(uid types.UID, id identity) (types.UID, error) {
+func (c *collector) uniqueUID(uid types.UID, id identity) (types.UID, error) {
 	if uid == "" {
 		uid = makeUID(id)
 	}

@@ -28,7 +28,7 @@ func (c *collector) addDecoded(kind *inventory.Kind, raw []byte, id identity) er
 	}
 	c.updateTaken(object)
 	c.trim(object)
-	uid, err := c.reserveUID(object.GetUID(), id)
+	uid, err := c.uniqueUID(object.GetUID(), id)
 	object.SetUID(uid)
 	object.SetNamespace(id.namespace)
 	kind.Keep(&c.dump.Objects, object)

@@ -215,8 +215,8 @@ func TestReadListsUnreadKinds(t *testing.T) {
 	}
 }
 
-// TestReadCountsObjectsOneByOne reads lists of many objects.
-func TestReadCountsObjectsOneByOne(t *testing.T) {
+// TestObjectLimitAppliesToEachObjectOfAList reads lists that are longer than an object may be.
+func TestObjectLimitAppliesToEachObjectOfAList(t *testing.T) {
 	const n = 2000
 	var inJSON, inYAML strings.Builder
 	inJSON.WriteString(`{"kind":"List","items":[`)
@@ -233,7 +233,7 @@ func TestReadCountsObjectsOneByOne(t *testing.T) {
 	inYAML.WriteString("kind: List\n")
 	for name, text := range map[string]string{"JSON": inJSON.String(), "YAML": inYAML.String()} {
 		t.Run(name, func(t *testing.T) {
-			d, err := Read(strings.NewReader(text), Limits{}, trim.Object)
+			d, err := Read(strings.NewReader(text), Limits{Object: 4 << 10}, trim.Object)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -297,8 +297,8 @@ func TestReadErrors(t *testing.T) {
 		"no nodes":                    {in: strings.NewReader(podJSON), want: "found 1 object, but no nodes: write it with " + Command()},
 		"no kind":                     {in: strings.NewReader("replicaCount: 1\n"), want: "object 1 has no kind: write the file with " + Command()},
 		"items of something else":     {in: strings.NewReader(`{"kind":"Table","items":[` + nodeJSON + `]}`), want: "found a Table with items instead of a List: write the file with " + Command()},
-		"a List inside a List":        {in: strings.NewReader(`{"kind":"List","items":[` + listJSON + `]}`), want: "object 1 is a List inside a List: write the file with one command: " + Command()},
-		"a NodeList inside a List":    {in: strings.NewReader("kind: List\nitems:\n- kind: NodeList\n  items: []\n"), want: "object 1 is a NodeList inside a List: write the file with one command: " + Command()},
+		"a List inside a List":        {in: strings.NewReader(`{"kind":"List","items":[` + listJSON + `]}`), want: "object 1 is a list (List) inside a List: write the file with one command: " + Command()},
+		"a NodeList inside a List":    {in: strings.NewReader("kind: List\nitems:\n- kind: NodeList\n  items: []\n"), want: "object 1 is a list (NodeList) inside a List: write the file with one command: " + Command()},
 		"the same node twice":         {in: strings.NewReader(nodeJSON + nodeJSON), want: "object 2 is Node a for the second time: keep only one of them"},
 		"the same pod twice":          {in: strings.NewReader(podJSON + nodeJSON + podJSON), want: "object 3 is Pod shop/p for the second time: keep only one of them"},
 		"two objects with one uid":    {in: strings.NewReader(strings.ReplaceAll(nodeJSON+node("b"), `"name"`, `"uid":"1","name"`)), want: "object 2 (Node b) and Node a have the same uid: remove the uid of one, and it gets another"},

@@ -231,9 +231,9 @@ func TestTablesNoteMissingClusterFlags(t *testing.T) {
 	}
 }
 
-// TestFailurePrintsDocument checks that a failed command prints a document with its error in JSON and YAML. A rejected
+// TestFailurePrintsErrorDocument checks that a failed command prints a document with its error in JSON and YAML. A rejected
 // command line prints none.
-func TestFailurePrintsDocument(t *testing.T) {
+func TestFailurePrintsErrorDocument(t *testing.T) {
 	kubeconfig(t, nowhere)
 	for _, args := range []string{"", "workers --dry-run", "workers --yes", "status workers", "check workers", "abort workers --yes", "pause workers", "list", "plan workers", "upgrade workers --yes"} {
 		stdout, stderr, code := invoke(t, append(strings.Fields(args), "-o", "json")...)

@@ -18,7 +18,8 @@ func newPauseCommand(f *flags) *cobra.Command {
 		use: "pause", doing: "pausing the upgrade of", short: "Pause a running upgrade after the nodes that are being replaced",
 		long: `Pause a running upgrade and wait until it has stopped. It first finishes the
 nodes that it is replacing. Ctrl-C ends the wait, but not the pause. If no
-process runs the upgrade, pause marks it: only the resume command continues it.`,
+process runs the upgrade, it is marked as paused at once. Only resume continues
+it.`,
 		needs: record.VerbPause,
 		run:   pauseUpgrade,
 	})

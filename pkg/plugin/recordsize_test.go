@@ -19,7 +19,7 @@ func TestTooLargeRecordIsRejected(t *testing.T) {
 	s.serve(t)
 	for _, flag := range []string{"--yes", "--dry-run"} {
 		_, stderr, code := invoke(t, "blue", "--current=image=v2", flag)
-		if code != exitUsage || !strings.Contains(stderr, "recording an upgrade of 2501 nodes: the record may need ") || !strings.Contains(stderr, "name fewer nodes with -l") {
+		if code != exitUsage || !strings.Contains(stderr, "recording an upgrade of 2501 nodes: the record may need ") || !strings.Contains(stderr, "select fewer nodes with -l") {
 			t.Errorf("%s ended with %d: %s", flag, code, stderr)
 		}
 	}

@@ -69,7 +69,7 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	if err != nil {
 		return err
 	}
-	s, name, err := chooseGroupToReport(ctx, s)
+	s, name, err := chooseGroupOrShowLeftovers(ctx, s)
 	if err != nil || name == "" {
 		return err
 	}
@@ -108,10 +108,10 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	return c.line.printStatus(status)
 }
 
-// chooseGroupToReport returns the name of the group to show: the requested one, the only one with a record, or the only
+// chooseGroupOrShowLeftovers returns the name of the group to show: the requested one, the only one with a record, or the only
 // one with a running upgrade. If there is none, it prints the leftovers of earlier upgrades and returns "". If a label
 // selector names the group, it opens another session.
-func chooseGroupToReport(ctx context.Context, s *session) (*session, string, error) {
+func chooseGroupOrShowLeftovers(ctx context.Context, s *session) (*session, string, error) {
 	chosen := s.line.groups
 	if chosen.isEmpty() {
 		records, unreadable, err := s.loadRecords(ctx)

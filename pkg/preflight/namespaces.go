@@ -120,7 +120,7 @@ func (s *Scene) findExceededResources(quota *corev1.ResourceQuota, pod *corev1.P
 		whileOldExists: len(full) == len(exceeded),
 	}
 	if f.whileOldExists {
-		f.Message = fmt.Sprintf("%s has no room for another pod: --move=surge creates the new pod before the old one leaves, and it is refused, with %s", nameObject("ResourceQuota", quota), strings.Join(exceeded, "; "))
+		f.Message = fmt.Sprintf("%s has no room for another pod: --move=surge creates the new pod before the old one leaves, so the new pod is refused, with %s", nameObject("ResourceQuota", quota), strings.Join(exceeded, "; "))
 		f.Remedy += ", or remove --move=surge"
 	}
 	return f

@@ -109,7 +109,7 @@ func findZonedVolume(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	for i := range pod.Spec.Volumes {
 		terms := s.volumeTermsOf(pod, &pod.Spec.Volumes[i])
 		zones := zonesOf(terms)
-		if len(zones) == 0 || s.isBoundToOutdatedHosts(terms) || s.canAddNodesIn(zones) || s.isReachable(terms, pod) {
+		if len(zones) == 0 || s.isBoundToOutdatedHosts(terms) || s.canAddNodesInAnyOf(zones) || s.isReachable(terms, pod) {
 			continue
 		}
 		return &Finding{
@@ -177,9 +177,9 @@ func zonesOf(terms []corev1.NodeSelectorTerm) []string {
 	return slices.Compact(zones)
 }
 
-// canAddNodesIn reports whether the group may add nodes in one of the zones. It returns true if the
+// canAddNodesInAnyOf reports whether the group may add nodes in one of the zones. It returns true if the
 // group's zones are not known.
-func (s *Scene) canAddNodesIn(zones []string) bool {
+func (s *Scene) canAddNodesInAnyOf(zones []string) bool {
 	known := s.World.Group.Zones
 	if s.World.Group.Can.Refill == nodegroup.RefillByUser {
 		return false

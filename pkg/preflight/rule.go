@@ -32,7 +32,7 @@ type Rule struct {
 // Catalogue returns every rule, sorted by ID.
 func Catalogue() []Rule {
 	rules := slices.Concat(
-		groupRules(), closedBudgetRules(), keptPodRules(),
+		groupRules(), closedBudgetRules(), unmovablePodRules(),
 		budgetRules(), replicaRules(), spreadRules(), terminationRules(), balancerRules(),
 		probeRules(), rolloutRules(), statefulRolloutRules(), podRules(), deviceRules(), namespaceRules(), webhookRules(), systemRules(), capacityRules(),
 	)

@@ -88,7 +88,7 @@ func describeController(w *Workload) (name, work string) {
 }
 
 // findOutageRisk returns why a drain may leave the workload without a ready pod, and the remedy. It
-// returns nil if it cannot.
+// returns nil if a drain cannot do that.
 func (s *Scene) findOutageRisk(w *Workload) *Finding {
 	var faults, remedies, fixes []string
 	note := func(fault, remedy, fix string) {

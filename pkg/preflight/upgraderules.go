@@ -24,7 +24,7 @@ func groupRules() []Rule {
 		upgradeRule(RuleOwner, Refuse,
 			"A service or a controller owns these nodes, replaces them itself and would revert the upgrade: Karpenter, EKS Auto Mode, "+
 				"AKS node auto-provisioning, Fargate, Cluster API, OpenShift's Machine API, GKE Autopilot or GKE Flex Start. "+
-				"Nodes of Flex Start may be followed by --strategy=short-lived.",
+				"With --strategy=short-lived, this tool can wait for nodes of Flex Start to end.",
 			"karpenter.sh, concepts/disruption; cluster-api, common_types.go; machine-api-operator, nodelink; GKE node pool upgrade strategies; this project"),
 		upgradeRule("NG002", Refuse,
 			"Another process controls the group, now or always: for example, an instance refresh is active, or EKS cannot update its managed node group now. If two processes replace nodes at the same time, more nodes are unavailable than either of them allows.",
@@ -46,9 +46,9 @@ func groupRules() []Rule {
 	}
 }
 
-// keptPodRules returns the rules about pods that an upgrade cannot move, or that their owners want
+// unmovablePodRules returns the rules about pods that an upgrade cannot move, or that their owners want
 // to keep.
-func keptPodRules() []Rule {
+func unmovablePodRules() []Rule {
 	return []Rule{
 		upgradeRule("POD001", Block,
 			"A pod has no controller that would create it again after its eviction. It is not evicted without --unmanaged-pods=evict.",

@@ -8,7 +8,7 @@ import (
 )
 
 // Three nodes reach their drain timeout together. Only the node in the error message is reported as stuck.
-func TestOnlyNamedNodeIsStuck(t *testing.T) {
+func TestOnlyTheNodeInTheErrorIsStuck(t *testing.T) {
 	for range 20 { // the order of a map is random
 		r := newRecorder(midnight, 3, 3)
 		rec := record.Record{Stopping: record.PodEvictionFailure, Nodes: map[string]record.NodeRecord{}}

@@ -212,7 +212,7 @@ func (d *decision) finishStep() Step {
 // recordAnswers records the cloud's answers in the ledger. It stops the upgrade if an action was refused permanently.
 func (d *decision) recordAnswers() {
 	d.bookKeeper().RecordAnswers()
-	d.growWithoutZones()
+	d.stopNamingZones()
 	if refused := d.w.listRefused(); len(refused) > 0 {
 		d.stopUpgradeWith(record.Failed, fmt.Sprintf("to %s: %s", refused[0], d.w.lastAttempt(refused[0]).Detail))
 	}
@@ -232,10 +232,10 @@ func (d *decision) rejectForeign() {
 	}
 }
 
-// growWithoutZones makes further launches name no zone, once the cloud has refused to launch in a zone. The ledger has one
+// stopNamingZones makes further launches name no zone, once the cloud has refused to launch in a zone. The ledger has one
 // zone from then on. A launch without a zone raises the group's maximum, and only the raise proves that the launch
 // succeeded. So with --keep-max the upgrade stops instead.
-func (d *decision) growWithoutZones() {
+func (d *decision) stopNamingZones() {
 	refusal := ledger.ZoneLaunchRefusal(d.w.Open)
 	if refusal == "" || !d.rec.Ledger.Zonal() || d.rec.Ledger.OpenLaunches() > 0 {
 		return

@@ -1516,9 +1516,9 @@ func TestTheEndDoesNotWaitForALostNode(t *testing.T) {
 	t.Errorf("after %s it still waits for %q in phase %q, unhealthy %v", s.Now.Sub(start), step.Status.Waiting, step.Record.Phase, step.Status.Unhealthy)
 }
 
-// TestGatedPodsAreStandbys: a pod with a scheduling gate waits on purpose. The workload's other pod leaves like a
+// TestPodsWithSchedulingGatesAreStandbys: a pod with a scheduling gate waits on purpose. The workload's other pod leaves like a
 // single pod.
-func TestGatedPodsAreStandbys(t *testing.T) {
+func TestPodsWithSchedulingGatesAreStandbys(t *testing.T) {
 	g := newGateScene(t, 1)
 	gate := build.Pod("web-gated", build.Created(start.Add(-time.Hour)), build.On(""), build.Unready)
 	gate.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/wait"}}

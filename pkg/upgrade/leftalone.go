@@ -76,8 +76,8 @@ func (d *decision) describeOverdue() string {
 		return ""
 	}
 	slices.Sort(names)
-	return fmt.Sprintf("still terminating after %s, and the upgrade no longer waits for them: %s: check the lifecycle hooks of group %q",
-		d.rec.Request.BootTimeout.Duration, abbreviateNames(names), d.w.Group.Name)
+	return fmt.Sprintf("%s: still terminating after %s, and no longer waited for: check the lifecycle hooks of group %q",
+		abbreviateNames(names), d.rec.Request.BootTimeout.Duration, d.w.Group.Name)
 }
 
 // noteVanished records the outdated nodes that existed one step ago, were not started and are gone: another process

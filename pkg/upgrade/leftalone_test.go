@@ -102,7 +102,7 @@ func TestMachineThatDoesNotEnd(t *testing.T) {
 	}
 	s.pass(11 * time.Minute)
 	step := s.rest()
-	if want := "still terminating after 20m0s, and the upgrade no longer waits for them: i-old-a-1 (node old-a-1)"; step.Record.Result != record.Succeeded || !strings.Contains(step.Record.Message, want) {
+	if want := "i-old-a-1 (node old-a-1): still terminating after 20m0s, and no longer waited for"; step.Record.Result != record.Succeeded || !strings.Contains(step.Record.Message, want) {
 		t.Errorf("it ends %q: %q, want %q in it", step.Record.Result, step.Record.Message, want)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 // fenceOutdatedNodes fences every outdated node, so that a pod that leaves one outdated node does not land on another
 // (EKS E30). Nodes of the wanted revision are never fenced (EKS E31). It reports whether all are fenced.
-func (d *decision) fenceOutdatedNodes() bool {
+func (d *decision) fenceOutdatedNodes() (allFenced bool) {
 	all, before := true, d.rec.BaselineText()
 	for i := range d.w.Members {
 		m := &d.w.Members[i]

@@ -29,7 +29,7 @@ func TestTerminateAtTheMinimum(t *testing.T) {
 
 // A reading may be older than a raise of the minimum. If the cloud refuses to shrink the group, the same instance is
 // terminated without shrinking, and the ledger is corrected.
-func TestRefusalToShrinkIsBookedBack(t *testing.T) {
+func TestRefusedShrinkCorrectsTheLedger(t *testing.T) {
 	s, terminate := removing(t, true)
 	s.answer(terminate, nodegroup.OutcomeExhausted, "desiredSize equals minSize")
 	if step := s.next(); step.Record.Stopping != "" || !step.Persist || step.Record.Ledger.Contribution() != 0 {

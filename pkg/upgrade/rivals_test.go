@@ -167,7 +167,7 @@ func TestReturnedNodeIsKept(t *testing.T) {
 }
 
 // Nobody knows what the cloud did while a laptop slept. A limit is over only if a reading from after it says so.
-func TestLimitNeedsAFreshReading(t *testing.T) {
+func TestTimeLimitIsOverOnlyAfterAFreshReading(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)
 	s.Now = s.Now.Add(8 * time.Hour)

@@ -82,7 +82,7 @@ func TestHoldNew(t *testing.T) {
 }
 
 // I4: however the upgrade ends, nodes are given back to autoscalers before the end.
-func TestHeldNodesAreFreed(t *testing.T) {
+func TestNodesHeldFromAutoscalersAreReleased(t *testing.T) {
 	stop := func(result record.Result) func(*scene) { return func(s *scene) { s.Record.Stopping = result } }
 	cases := map[string]func(*scene){
 		"done":    func(s *scene) { s.Record.Phase = record.PhaseScaleDown },

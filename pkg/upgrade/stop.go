@@ -59,7 +59,7 @@ func (d *decision) unfenceUnstarted() bool {
 	return renewed && d.removeFences(func(m *nodegroup.Member) bool {
 		_, started := d.rec.StartedRecord(m)
 		if !m.Outdated {
-			return d.rec.Rollback && !started // the rollback would have unfenced it
+			return d.rec.Rollback && !started // a current node, of which the rollback would have removed the fence
 		}
 		return (!started && !d.rec.Request.KeepFence) || d.rec.WasUncordoned(m.Node)
 	})

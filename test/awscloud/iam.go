@@ -106,7 +106,7 @@ func (c caller) simulate(action string, resources []string, known map[string][]s
 	return all
 }
 
-// noEntity returns IAM's error for an unknown name. IAM knows roles only by their names with the path.
+// noEntity returns IAM's error for an ARN of no known user or role. A role's ARN must contain the role's path.
 func noEntity(principal string) *apiError {
 	kind, name, _ := strings.Cut(principal[strings.LastIndexByte(principal, ':')+1:], "/")
 	return &apiError{Code: "NoSuchEntity", Message: fmt.Sprintf("The %s with name %s cannot be found.", kind, name), Status: http.StatusNotFound}

@@ -13,9 +13,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestWidths upgrades groups of a fixed size (desired = min = max) with each pair of surge and unavailable nodes. Each group ends
+// TestSurgeAndUnavailableOfFixedSizeGroups upgrades groups of a fixed size (desired = min = max) with each pair of surge and unavailable nodes. Each group ends
 // current and Ready (EKS E09, E26; GKE G16), or the upgrade is refused before any change (GKE G29).
-func TestWidths(t *testing.T) {
+func TestSurgeAndUnavailableOfFixedSizeGroups(t *testing.T) {
 	t.Parallel()
 	options := quick()
 	options.Cloud.NodeReady = 2 * time.Second // so that the test notices an upgrade that ends too early

@@ -34,9 +34,9 @@ TestVerbs/abort/draining
 TestVerbs/complete/scale_down
 TestVerbs/pause/draining
 TestVerbs/resume/paused
-TestWidths/pair/w3-s2-u2
-TestWidths/pair/w1-s1-u1
-TestWidths/pair/w3-s0-u0
+TestSurgeAndUnavailableOfFixedSizeGroups/pair/w3-s2-u2
+TestSurgeAndUnavailableOfFixedSizeGroups/pair/w1-s1-u1
+TestSurgeAndUnavailableOfFixedSizeGroups/pair/w3-s0-u0
 `
 
 // proving reports whether all cases run.

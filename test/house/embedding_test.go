@@ -43,8 +43,8 @@ func TestTypesEmbedFewLevels(t *testing.T) {
 	}
 }
 
-// TestDeepTypesAreFound checks deepestEmbedding, also for a type of another module, which counts as one level.
-func TestDeepTypesAreFound(t *testing.T) {
+// TestDeepEmbeddingIsFound checks deepestEmbedding, also for a type of another module, which counts as one level.
+func TestDeepEmbeddingIsFound(t *testing.T) {
 	const theirs = "package theirs\ntype inner struct{}\ntype middle struct{ inner }\ntype Outer struct{ middle }\n"
 	const ours = `package ours
 

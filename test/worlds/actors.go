@@ -122,7 +122,7 @@ func (u *user) startSecondRun(int) bool {
 // terminateInstance terminates an instance, as a spot interruption or an admin does. The cloud replaces the instance, its kubelet
 // stops reporting, and its pods end.
 func (u *user) terminateInstance(pick int) bool {
-	living := slices.DeleteFunc(u.c.cloud.liveInstances(), u.isBeingTerminated)
+	living := slices.DeleteFunc(u.c.cloud.liveInstances(), u.hasUnansweredTermination)
 	if len(living) == 0 {
 		return false
 	}
@@ -132,9 +132,9 @@ func (u *user) terminateInstance(pick int) bool {
 	return true
 }
 
-// isBeingTerminated reports whether the upgrade's request to terminate the instance has no answer yet. Other actors do not terminate
+// hasUnansweredTermination reports whether the upgrade's request to terminate the instance has no answer yet. Other actors do not terminate
 // such an instance, because it would be unclear which request came first.
-func (u *user) isBeingTerminated(i *instance) bool {
+func (u *user) hasUnansweredTermination(i *instance) bool {
 	for _, n := range u.stored.record.Nodes {
 		if n.Instance == i.id && n.State == record.NodeRemoving && !n.Landed {
 			return true
@@ -166,7 +166,7 @@ func (u *user) removeIdleNode(pick int) bool {
 		name := u.c.nodeNameOf(i)
 		fit := strings.HasPrefix(name, "new-")
 		if u.c.plan.keepsTarget() {
-			fit = name != "" && !hasScaleDownDisabled(u.c.nodes[name]) && !u.isBeingTerminated(i)
+			fit = name != "" && !hasScaleDownDisabled(u.c.nodes[name]) && !u.hasUnansweredTermination(i)
 		}
 		if fit && len(u.c.podsOn(name)) == 0 {
 			idle = append(idle, i)

@@ -96,7 +96,7 @@ func (u *user) requestUndo(verb record.Verb) bool {
 
 // recordToContinue returns the record with which the command continues, and its target revision. The command continues the same
 // upgrade, or undoes it.
-func (u *user) recordToContinue(rec record.Record) (record.Record, string) {
+func (u *user) recordToContinue(rec record.Record) (continued record.Record, target string) {
 	if u.undoVerb == record.VerbAbort {
 		aborting := rec.AsAborting()
 		if aborting.Rollback || u.c.plan.keepsTarget() {

@@ -28,7 +28,7 @@ func (p *purse) Retrieve(context.Context) (sdk.Credentials, error) {
 	return sdk.Credentials{AccessKeyID: "key", SecretAccessKey: "secret", SessionToken: session}, nil
 }
 
-func TestSessionsAreRenewed(t *testing.T) {
+func TestExpiredCredentialsAreRenewed(t *testing.T) {
 	over := coded(403, "ExpiredToken", "The security token included in the request is expired")
 	cases := map[string]struct {
 		sessions []string

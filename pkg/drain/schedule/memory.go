@@ -171,7 +171,7 @@ type learned struct {
 	known map[types.UID]podTimes
 }
 
-// podTimes are the results of timesOf.
+// podTimes is how long after its deletion a pod is gone, and how long after its eviction a new pod is ready.
 type podTimes struct{ gone, refill time.Duration }
 
 func (p *Plan) learnedTimes() *learned {

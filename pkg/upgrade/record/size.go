@@ -64,7 +64,7 @@ func (r *Request) CheckRecordSize(group *nodegroup.Group, members []nodegroup.Me
 	remedy := "pass a smaller --max-unavailable or --max-surge"
 	switch {
 	case !group.Can.Terminate:
-		remedy = "name fewer nodes with -l"
+		remedy = "select fewer nodes with -l"
 	case r.keepsNodes(group):
 		remedy = fmt.Sprintf("use --strategy=%s with another --on-timeout than %s", Surge, Skip)
 	}
