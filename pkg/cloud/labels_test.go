@@ -12,7 +12,7 @@ type withBalancers struct {
 	cloud.Balancer
 }
 
-func TestAs(t *testing.T) {
+func TestOptionalInterfacesOfProvidersAreFound(t *testing.T) {
 	labels := map[string]string{"image": "ami-2"}
 	with, without := withBalancers{}, struct{ cloud.Provider }{}
 	for name, c := range map[string]struct {

@@ -86,8 +86,8 @@ func readObjects(t *testing.T, file string) []object {
 	return objects
 }
 
-// TestListOptionalParts checks which parts are left out, and that the published roles grant each permission that is missing then.
-func TestListOptionalParts(t *testing.T) {
+// TestOptionalPartsAreOmittedWithoutPermission checks which parts are left out, and that the published roles grant each permission that is missing then.
+func TestOptionalPartsAreOmittedWithoutPermission(t *testing.T) {
 	granted := map[authorizationv1.ResourceAttributes]bool{}
 	for _, file := range []string{"kubernetes-read.yaml", "kubernetes-operate.yaml"} {
 		for _, role := range readObjects(t, "../../docs/permissions/"+file) {
@@ -128,8 +128,8 @@ func TestListOptionalParts(t *testing.T) {
 	}
 }
 
-// TestDescribeShortfalls checks that each missing permission is named, and each permission for which the server gives no answer.
-func TestDescribeShortfalls(t *testing.T) {
+// TestMissingPermissionsAreNamed checks that each missing permission is named, and each permission for which the server gives no answer.
+func TestMissingPermissionsAreNamed(t *testing.T) {
 	answers := map[string]int{"list services": http.StatusForbidden, "get statefulsets": http.StatusForbidden, "list events": http.StatusTeapot}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var review authorizationv1.SelfSubjectAccessReview

@@ -40,7 +40,7 @@ func TestRetryUnauthorized(t *testing.T) {
 	}
 }
 
-func TestHasWritten(t *testing.T) {
+func TestWriteRequestsAreDetected(t *testing.T) {
 	for request, want := range map[string]bool{
 		"GET /api/v1/nodes": false, "GET /api/v1/nodes?watch=true": false, "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews": false,
 		"POST /api/v1/namespaces/shop/pods?dryRun=All": false, "POST /api/v1/namespaces/shop/pods/web-0/eviction": true,

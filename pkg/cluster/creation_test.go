@@ -17,8 +17,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 )
 
-// TestCreations uses an API server with the default admission plugins.
-func TestCreations(t *testing.T) {
+// TestRefusedPodCreationsAreExplained uses an API server with the default admission plugins.
+func TestRefusedPodCreationsAreExplained(t *testing.T) {
 	t.Parallel()
 	c := controlplane.ForTest(t, controlplane.Options{ServiceAccounts: true})
 	t.Run("creation", func(t *testing.T) { testCreation(t, newSpace(t, c)) })

@@ -68,8 +68,8 @@ func TestFailedWatchesAreReported(t *testing.T) {
 	}
 }
 
-// TestFirstViewFailsAfterPatience uses a server that answers no list. The error must come long before the time limit of the first view.
-func TestFirstViewFailsAfterPatience(t *testing.T) {
+// TestWatchFailsIfServerNeverAnswersLists uses a server that answers no list. The error must come long before the time limit of the first view.
+func TestWatchFailsIfServerNeverAnswersLists(t *testing.T) {
 	t.Parallel()
 	c := connectTo(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusConflict) })
 	began := time.Now()

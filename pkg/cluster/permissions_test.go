@@ -52,9 +52,9 @@ func publishedGrants(t *testing.T, files ...string) []grant {
 	return all
 }
 
-// TestReadRoleGrantsTheKinds compares the published role with the table of kinds. testPermissions proves that a server requires
+// TestPublishedReadRoleGrantsEachKind compares the published role with the table of kinds. testPermissions proves that a server requires
 // each line.
-func TestReadRoleGrantsTheKinds(t *testing.T) {
+func TestPublishedReadRoleGrantsEachKind(t *testing.T) {
 	var granted, needed []string
 	for _, g := range publishedGrants(t, "kubernetes-read.yaml") {
 		granted = append(granted, g.rule.APIGroups[0]+": "+g.String())

@@ -27,9 +27,9 @@ import (
 // waitLimit is much longer than any wait here on a busy machine.
 const waitLimit = time.Minute
 
-// TestOnAServer tests what fakes do not have: preconditions, conflicts, budgets and watches of a
+// TestClusterAccessOnARealAPIServer tests what fakes do not have: preconditions, conflicts, budgets and watches of a
 // real API server.
-func TestOnAServer(t *testing.T) {
+func TestClusterAccessOnARealAPIServer(t *testing.T) {
 	c := controlplane.ForTest(t, controlplane.Options{})
 	tests := map[string]func(*testing.T, *space){
 		"watch":                testWatch,

@@ -346,8 +346,8 @@ func TestEvictNamesTheUID(t *testing.T) {
 	}
 }
 
-// TestEvictIsSentOnce uses a server that asks for a retry, which client-go would do ten times.
-func TestEvictIsSentOnce(t *testing.T) {
+// TestEvictIsNotRetriedByClientGo uses a server that asks for a retry, which client-go would do ten times.
+func TestEvictIsNotRetriedByClientGo(t *testing.T) {
 	for _, code := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
 		var asked atomic.Int32
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -425,9 +425,9 @@ func TestWriterRejectsCloudActions(t *testing.T) {
 	}
 }
 
-// TestWriterKeepsAnUnreadableFence checks that an unreadable fence is not undone, and that no
+// TestWriterKeepsFenceWithUnreadableAnnotation checks that an unreadable fence is not undone, and that no
 // request is sent.
-func TestWriterKeepsAnUnreadableFence(t *testing.T) {
+func TestWriterKeepsFenceWithUnreadableAnnotation(t *testing.T) {
 	node := build.Node("a", "a")
 	node.Annotations = map[string]string{nodemark.AnnotationNodeBaseline: "{", nodemark.AnnotationRun: "r0"}
 	writer := NewWriter(nil, newOfflineWatcher(node), "run-1", nodegroup.FenceTaint("aws"), testOwner)

@@ -18,7 +18,7 @@ import (
 )
 
 // With a numeric minAvailable, pods that are leaving count as expected (disruption.go, getExpectedPodCount).
-func TestRoom(t *testing.T) {
+func TestBudgetAllowsDisruptionsFromItsSpec(t *testing.T) {
 	number, share := intstr.FromInt32(7), intstr.FromString("50%")
 	cases := map[string]struct {
 		spec              policyv1.PodDisruptionBudgetSpec
@@ -72,7 +72,7 @@ func drawSelector(r *rand.Rand) *metav1.LabelSelector {
 
 // The index finds the same budgets as trying each one. After a change of its spec a budget covers by the new selector,
 // and after a change of its status as before.
-func TestRenew(t *testing.T) {
+func TestRenewedBudgetIndexFollowsChanges(t *testing.T) {
 	budget := func(uid types.UID, generation int64, app string) *policyv1.PodDisruptionBudget {
 		pdb := build.Budget(app, build.Counts(4, 4, 2))
 		pdb.Name, pdb.UID, pdb.Generation = "budget", uid, generation

@@ -86,8 +86,8 @@ func annotated(key, value string) podChange {
 	return func(pod *corev1.Pod) { pod.Annotations = map[string]string{key: value} }
 }
 
-// TestWishOf checks that the label has the same meaning as in Cluster API (drainLabelFilter).
-func TestWishOf(t *testing.T) {
+// TestDrainLabelHasMeaningOfClusterAPI checks that the label has the same meaning as in Cluster API (drainLabelFilter).
+func TestDrainLabelHasMeaningOfClusterAPI(t *testing.T) {
 	cases := map[string]drain.Wish{
 		"skip": drain.Skip, "Skip": drain.Skip, "SKIP": drain.Skip, "wait-completed": drain.WaitCompleted, "Wait-Completed": drain.WaitCompleted,
 		"waitcompleted": drain.WaitCompleted, "WaitCompleted": drain.WaitCompleted, "drain": drain.UnknownWish, "": drain.UnknownWish,
@@ -104,8 +104,8 @@ func TestWishOf(t *testing.T) {
 	}
 }
 
-// TestDropWishes checks that the pods of the original list keep their labels.
-func TestDropWishes(t *testing.T) {
+// TestDroppingDrainLabelsKeepsOriginalPods checks that the pods of the original list keep their labels.
+func TestDroppingDrainLabelsKeepsOriginalPods(t *testing.T) {
 	pods := []*corev1.Pod{build.Pod("web-0", wishing("skip")), build.Pod("web-1")}
 	plain := drain.DropWishes(pods)
 	if drain.WishOf(plain[0]) != drain.NoWish || drain.WishOf(pods[0]) != drain.Skip || plain[1] != pods[1] {

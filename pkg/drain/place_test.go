@@ -10,7 +10,7 @@ import (
 )
 
 // The taint of a node's condition is removed with the condition, so it is no reason why a pod never fits.
-func TestWhyNeverIgnoresConditions(t *testing.T) {
+func TestNodeConditionTaintsAreNoPermanentObstacle(t *testing.T) {
 	cases := map[string]struct {
 		taint corev1.Taint
 		want  string

@@ -16,7 +16,7 @@ import (
 
 type budgetChange = func(*policyv1.PodDisruptionBudget)
 
-func TestCovering(t *testing.T) {
+func TestBudgetsCoveringAPod(t *testing.T) {
 	matching := func(labels map[string]string) budgetChange {
 		return build.Selecting(&metav1.LabelSelector{MatchLabels: labels})
 	}
@@ -152,7 +152,7 @@ func TestPredictionContainsItsBudget(t *testing.T) {
 	}
 }
 
-func TestStructural(t *testing.T) {
+func TestBudgetsThatNeverAllowEvictions(t *testing.T) {
 	never := func(b *policyv1.PodDisruptionBudget) { b.Status.ObservedGeneration = 0 }
 	cases := map[string]struct {
 		budget []budgetChange

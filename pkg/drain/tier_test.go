@@ -68,7 +68,7 @@ func TestTierOf(t *testing.T) {
 	}
 }
 
-func TestWebhooksNeedServices(t *testing.T) {
+func TestServicesOfWebhooksAndDNSAreCritical(t *testing.T) {
 	webhooks := drain.Webhooks{}
 	url := "https://example.com"
 	ref := func(namespace, name string) admissionv1.WebhookClientConfig {
@@ -96,7 +96,7 @@ func leaver(name string) *corev1.Pod {
 	return build.Pod(name, build.App(map[byte]string{'o': "web", 's': "hook", 'c': "x-csi"}[name[0]])) // and so its controller's name
 }
 
-func TestDue(t *testing.T) {
+func TestPodsAreEvictedInOrderOfTheirTiers(t *testing.T) {
 	facts := drain.NewFacts([]*corev1.Service{service(build.Namespace, "hook", map[string]string{"app": "hook"})})
 	type names = []string
 	cases := map[string]struct {

@@ -152,8 +152,8 @@ func TestEndingStatefulSetPodCounts(t *testing.T) {
 	}
 }
 
-// TestCountsReady: a pod counts as ready until it is seen leaving.
-func TestCountsReady(t *testing.T) {
+// TestLeavingPodDoesNotCountAsReady: a pod counts as ready until it is seen leaving.
+func TestLeavingPodDoesNotCountAsReady(t *testing.T) {
 	index := drain.NewWorkloadIndex(behind())
 	a, b := build.Pod("a"), build.Pod("b")
 	index.Store(a)
@@ -170,7 +170,7 @@ func TestCountsReady(t *testing.T) {
 	}
 }
 
-func TestLateness(t *testing.T) {
+func TestPodStartIsLateAfterItsTimeLimit(t *testing.T) {
 	created := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	bound := func(pod *corev1.Pod) {
 		pod.Spec.NodeName = "n1"

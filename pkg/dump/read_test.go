@@ -166,8 +166,8 @@ webhooks: [{name: v.example.com, clientConfig: {service: {namespace: default, na
 	}
 }
 
-// TestScriptMatchesCommand checks that both print the same kinds.
-func TestScriptMatchesCommand(t *testing.T) {
+// TestDumpScriptReadsSameKindsAsCommand checks that both print the same kinds.
+func TestDumpScriptReadsSameKindsAsCommand(t *testing.T) {
 	lines := strings.Split(Script(), "\n")
 	first, _ := strings.CutPrefix(strings.TrimSpace(lines[0]), "KINDS=")
 	second, _ := strings.CutPrefix(strings.TrimSpace(lines[1]), "KINDS=$KINDS")
@@ -345,8 +345,8 @@ func before(text, mark string) string {
 	return head
 }
 
-// TestReadRefusesExpandingInput checks that a small file does not need much time or memory.
-func TestReadRefusesExpandingInput(t *testing.T) {
+// TestReadRejectsSmallFilesThatNeedMuchMemory checks that a small file does not need much time or memory.
+func TestReadRejectsSmallFilesThatNeedMuchMemory(t *testing.T) {
 	cases := map[string]struct{ text, want string }{
 		"aliases of aliases": {"a: &a [" + strings.Repeat("x,", 30_000) + "]\nb: &b [" + strings.Repeat("*a,", 300) + "]\nc: [" + strings.Repeat("*b,", 300) + "]\n" + nodeYAML, "YAML aliases expand"},
 		"an alias of itself": {"a: &a [*a]\n" + nodeYAML, "YAML aliases expand"},
@@ -373,8 +373,8 @@ func TestReadAcceptsAliases(t *testing.T) {
 	}
 }
 
-// TestOtherVersionsAreNamed checks that objects in an unsupported version are not treated as if there were none.
-func TestOtherVersionsAreNamed(t *testing.T) {
+// TestObjectsOfUnsupportedVersionsAreReported checks that objects in an unsupported version are not treated as if there were none.
+func TestObjectsOfUnsupportedVersionsAreReported(t *testing.T) {
 	const node = `{"kind":"Node","apiVersion":"v1","metadata":{"name":"a"}}`
 	const again = ", which is not read: write it again with kubectl get "
 	for name, c := range map[string]struct{ objects, kind, why string }{

@@ -119,7 +119,7 @@ func TestExplain(t *testing.T) {
 }
 
 // When a pod has left a node, the node is as before.
-func TestPlaceRemovesPods(t *testing.T) {
+func TestRemovedPodReleasesNodeResources(t *testing.T) {
 	storage := disks("exclusive")
 	node := fit.NewNode(build.Node("n", "a", having("cpu=1 pods=1 example.com/gpu=1")))
 	node.Attachable = map[string]int64{"disk": 1}

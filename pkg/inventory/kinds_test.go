@@ -7,9 +7,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
 
-// TestKindsFillObjects stores one object of each kind. Each kind must have its own list in Objects, and each list a kind. No two
+// TestEachKindHasItsOwnObjectList stores one object of each kind. Each kind must have its own list in Objects, and each list a kind. No two
 // kinds may be the same.
-func TestKindsFillObjects(t *testing.T) {
+func TestEachKindHasItsOwnObjectList(t *testing.T) {
 	objects, seen := &inventory.Objects{}, map[string]bool{}
 	for _, kind := range inventory.Kinds() {
 		object := kind.New()

@@ -203,7 +203,7 @@ func fence(t *testing.T, node *corev1.Node, run, provider string) {
 }
 
 // The owner is added with the first mark and removed with the last one.
-func TestOwner(t *testing.T) {
+func TestOwnerAnnotationIsAddedAndRemovedWithMarks(t *testing.T) {
 	owner := nodemark.Owner{Namespace: "kube-system", Group: "pool in (a,b)", Epoch: 3}
 	node := build.Node("n1", "a")
 	if nodemark.SetOwner(node, owner); len(node.Annotations) > 0 {
@@ -272,9 +272,9 @@ func TestFindUnreadable(t *testing.T) {
 	}
 }
 
-// S32: TestHeldNodesKeepTheirOwner removes the fence from a node that is still held. The node keeps its owner until the
+// S32: TestNodeWithScaleDownAnnotationKeepsOwnerAnnotation removes the fence from a node that is still held. The node keeps its owner until the
 // hold is removed too.
-func TestHeldNodesKeepTheirOwner(t *testing.T) {
+func TestNodeWithScaleDownAnnotationKeepsOwnerAnnotation(t *testing.T) {
 	node := build.Node("old-a-1", "a")
 	fence(t, node, "r1", "aws")
 	nodemark.SetHold(node, "r1")

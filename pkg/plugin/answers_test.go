@@ -134,8 +134,8 @@ func TestUpgradeWithoutPermissions(t *testing.T) {
 	}
 }
 
-// TestDocumentsForPrograms checks that each command prints one document, with empty lists instead of null.
-func TestDocumentsForPrograms(t *testing.T) {
+// TestCommandsPrintOneDocumentWithEmptyLists checks that each command prints one document, with empty lists instead of null.
+func TestCommandsPrintOneDocumentWithEmptyLists(t *testing.T) {
 	cases := map[string]struct {
 		args, kind, names string
 		list              func(map[string]json.RawMessage) json.RawMessage
@@ -402,8 +402,8 @@ func TestStatusShowsTotalOfRecord(t *testing.T) {
 	}
 }
 
-// TestStatusOfOneWordSelector uses a label key as selector. Commands that name such a group find it by its record.
-func TestStatusOfOneWordSelector(t *testing.T) {
+// TestStatusFindsGroupNamedByLabelKey uses a label key as selector. Commands that name such a group find it by its record.
+func TestStatusFindsGroupNamedByLabelKey(t *testing.T) {
 	s := twoGroups()
 	s.storeRecord(t, "image", inDrain(func(r *record.Record) { r.Result, r.Request.Group = record.Interrupted, "image" }))
 	s.withLeases()

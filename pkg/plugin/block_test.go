@@ -17,9 +17,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/emulator"
 )
 
-// TestBlockIsRedrawnInPlace checks that lines above a block stay and that the block appears once, after any drawing,
+// TestLiveViewIsRedrawnInPlace checks that lines above a block stay and that the block appears once, after any drawing,
 // writing and resizing.
-func TestBlockIsRedrawnInPlace(t *testing.T) {
+func TestLiveViewIsRedrawnInPlace(t *testing.T) {
 	e := emulator.New(40, 100)
 	b := &block{w: e, size: e.Size}
 	lines := func(texts ...string) []string { return texts }
@@ -51,8 +51,8 @@ func TestBlockIsRedrawnInPlace(t *testing.T) {
 	}
 }
 
-// TestBlockKeepsLinesAbove checks that no line written above a block is lost, in any order of operations.
-func TestBlockKeepsLinesAbove(t *testing.T) {
+// TestLiveViewKeepsLinesAbove checks that no line written above a block is lost, in any order of operations.
+func TestLiveViewKeepsLinesAbove(t *testing.T) {
 	e := emulator.New(60, 1000)
 	b := &block{w: e, size: e.Size}
 	var want []string

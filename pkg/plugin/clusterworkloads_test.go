@@ -104,8 +104,8 @@ func TestPlanConsidersVolumes(t *testing.T) {
 	}
 }
 
-// TestPlanConsidersPodsThatOthersNeed checks plans of a cluster and of its dump.
-func TestPlanConsidersPodsThatOthersNeed(t *testing.T) {
+// TestPlanConsidersPodsOfServicesAndWebhooks checks plans of a cluster and of its dump.
+func TestPlanConsidersPodsOfServicesAndWebhooks(t *testing.T) {
 	hook := build.Pod("hook-0", build.App("hook"))
 	named := admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: build.Namespace, Name: "hook"}}
 	services := []corev1.Service{
@@ -168,8 +168,8 @@ func TestPlanNamesServicesThatLoseTraffic(t *testing.T) {
 	}
 }
 
-// TestPlanListsPodsWithWishes checks that the plan lists the pods that stay and the pods that the upgrade waits for.
-func TestPlanListsPodsWithWishes(t *testing.T) {
+// TestPlanListsPodsToSkipOrWaitFor checks that the plan lists the pods that stay and the pods that the upgrade waits for.
+func TestPlanListsPodsToSkipOrWaitFor(t *testing.T) {
 	cases := map[string]struct {
 		wish               string
 		pods, staying      int

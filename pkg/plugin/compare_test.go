@@ -41,9 +41,9 @@ func TestComparePrintsOneDocument(t *testing.T) {
 	}
 }
 
-// TestCompareOnDumps checks that the strategies that fit the group are listed. A way may be named as the best only if
+// TestCompareRecommendsStrategiesForDumps checks that the strategies that fit the group are listed. A way may be named as the best only if
 // it causes no harm that another way avoids.
-func TestCompareOnDumps(t *testing.T) {
+func TestCompareRecommendsStrategiesForDumps(t *testing.T) {
 	cases := map[string]struct {
 		args    []string
 		says    []string

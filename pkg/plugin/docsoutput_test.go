@@ -31,8 +31,8 @@ func TestDocsShowOutputOfThisProgram(t *testing.T) {
 	}
 }
 
-// TestForeignWords holds the comparison to words that changed, that are values, and that are a text of their own.
-func TestForeignWords(t *testing.T) {
+// TestWordsMissingFromProgramOutputAreFound holds the comparison to words that changed, that are values, and that are a text of their own.
+func TestWordsMissingFromProgramOutputAreFound(t *testing.T) {
 	texts := newOutputTexts()
 	for _, part := range []string{"and are kept", "had been replaced", "aborted:", "of", "nodes", "workloads do not recover"} {
 		texts.add(part)

@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// TestDumpsOfOwners checks that a plan depends on the owner of the nodes, and the advised strategy on the kind of pods.
-func TestDumpsOfOwners(t *testing.T) {
+// TestPlansOfDumpsDependOnNodeOwner checks that a plan depends on the owner of the nodes, and the advised strategy on the kind of pods.
+func TestPlansOfDumpsDependOnNodeOwner(t *testing.T) {
 	const surgeFits = "--strategy=surge fits better"
 	auto, blueGreen := "--strategy=autoscaled-blue-green", "--strategy=blue-green"
 	cases := map[string]dumpCase{

@@ -21,9 +21,9 @@ type dumpCase struct {
 // labelled returns the flags for nodes with the label pool=w, of which nodes with image=v2 are current.
 func labelled() []string { return []string{"-l", "pool=w", "--current", "image=v2"} }
 
-// TestDumpsOfScheduling checks plans and checks of dumps that limit where pods can run. Each dump is named after the
+// TestPlansOfDumpsWithSchedulingLimits checks plans and checks of dumps that limit where pods can run. Each dump is named after the
 // public report from which it was made.
-func TestDumpsOfScheduling(t *testing.T) {
+func TestPlansOfDumpsWithSchedulingLimits(t *testing.T) {
 	cases := map[string]dumpCase{
 		"k8s-device-plugin-291-gpu": {
 			args: []string{"workers"}, code: exitStructural, simulate: []string{"ReplicaSet shop/riva-6d5f7c9b8", "Insufficient nvidia.com/gpu", "only new nodes can take them"},

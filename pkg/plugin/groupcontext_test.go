@@ -40,8 +40,8 @@ func planWithSurveyor(ctx context.Context, t *testing.T, h *surveyor) (*planning
 	return &planning{groupContext: g, s: s}, err
 }
 
-// TestPlanExplainsMissingSurvey checks that a plan uses the cloud's data and explains which part is missing.
-func TestPlanExplainsMissingSurvey(t *testing.T) {
+// TestPlanExplainsMissingCloudData checks that a plan uses the cloud's data and explains which part is missing.
+func TestPlanExplainsMissingCloudData(t *testing.T) {
 	const lacks = "some data of the cloud is missing: "
 	past := cloud.Survey{Terminations: []time.Duration{50 * time.Second}}
 	cases := map[string]struct {
@@ -105,8 +105,8 @@ func TestPlanFindsMissingAddresses(t *testing.T) {
 	}
 }
 
-// TestInterruptedSurveyFailsThePlan checks that there is no plan after an interrupt, whatever the cloud answers.
-func TestInterruptedSurveyFailsThePlan(t *testing.T) {
+// TestPlanFailsIfCloudReadIsInterrupted checks that there is no plan after an interrupt, whatever the cloud answers.
+func TestPlanFailsIfCloudReadIsInterrupted(t *testing.T) {
 	for name, answer := range map[string]error{"an error": errors.New("no answer in time"), "nothing": nil} {
 		t.Run(name, func(t *testing.T) {
 			ctx, interrupt := context.WithCancel(t.Context())

@@ -43,9 +43,9 @@ func TestFindAbandonedRun(t *testing.T) {
 	}
 }
 
-// TestCommandsFindRenewedNodesAfterUpgrade checks each command with a node that became current after the end of its
+// TestCommandsFindFencedNodesThatBecameCurrent checks each command with a node that became current after the end of its
 // upgrade.
-func TestCommandsFindRenewedNodesAfterUpgrade(t *testing.T) {
+func TestCommandsFindFencedNodesThatBecameCurrent(t *testing.T) {
 	cases := map[string]struct {
 		args, stdout, stderr string
 		code                 int

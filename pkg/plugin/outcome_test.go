@@ -103,8 +103,8 @@ func TestOutcomeDocument(t *testing.T) {
 	}
 }
 
-// TestAdoptRecord combines commands with recorded upgrades.
-func TestAdoptRecord(t *testing.T) {
+// TestCommandsContinueRecordedUpgrade combines commands with recorded upgrades.
+func TestCommandsContinueRecordedUpgrade(t *testing.T) {
 	request := func(change ...func(*record.Request)) record.Request {
 		r := record.Request{Group: "blue", MaxUnavailable: 1, Surge: 2, OnTimeout: record.Fail}
 		for _, f := range change {
@@ -170,8 +170,8 @@ func TestAdoptRecord(t *testing.T) {
 	}
 }
 
-// TestKeptSurgeIsWarnedOf checks the warning about a --max-surge that has no effect.
-func TestKeptSurgeIsWarnedOf(t *testing.T) {
+// TestWarningIfMaxSurgeHasNoEffect checks the warning about a --max-surge that has no effect.
+func TestWarningIfMaxSurgeHasNoEffect(t *testing.T) {
 	under := endedAfter90s(record.Interrupted, "x")
 	under.Request.Surge = 2
 	over := endedAfter90s(record.Succeeded, "x")

@@ -98,7 +98,7 @@ func decodeOneDocument(t *testing.T, text string, into any) {
 	}
 }
 
-func TestMachineFormats(t *testing.T) {
+func TestWhichOutputFormatsAreForPrograms(t *testing.T) {
 	cases := map[string]bool{"": false, "table": false, "wide": false, "markdown": false, "name": true, "json": true, "yaml": true, "jsonpath={.kind}": true}
 	for format, want := range cases {
 		if got := (console{format: format}).isForPrograms(); got != want {

@@ -66,10 +66,10 @@ func drainedGroup(allowed int32, delegated bool, draining map[string]time.Durati
 	return g, rec
 }
 
-// TestRestEndsWhenUpgradeFails checks a node that does not become empty in time. It ends the upgrade with
+// TestTimeLeftEndsWhenUpgradeFails checks a node that does not become empty in time. It ends the upgrade with
 // PodEvictionFailure, also if EKS drains it (EKS E42). The time left must end at the same time as the line about that
 // node says.
-func TestRestEndsWhenUpgradeFails(t *testing.T) {
+func TestTimeLeftEndsWhenUpgradeFails(t *testing.T) {
 	tenMinutes := map[string]time.Duration{"n0": 10 * time.Minute}
 	cases := map[string]struct {
 		allowed   int32
@@ -146,9 +146,9 @@ func (p *balancerCloud) Targets(context.Context, []nodegroup.TargetGroup, []stri
 	return all, nil
 }
 
-// TestRestIncludesLoadBalancers checks that the forecast of the rest waits until load balancers have removed each node,
+// TestTimeLeftIncludesLoadBalancers checks that the forecast of the rest waits until load balancers have removed each node,
 // as the upgrade does. The list of load balancers is read from time to time, their targets for each forecast.
-func TestRestIncludesLoadBalancers(t *testing.T) {
+func TestTimeLeftIncludesLoadBalancers(t *testing.T) {
 	s := &session{command: newBlueUpgrade(t).connect(t)}
 	harbour, known := &balancerCloud{}, restData{}
 	for range 2 {

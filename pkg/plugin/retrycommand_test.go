@@ -71,8 +71,8 @@ func parseCall(t *testing.T, call []string) *cobra.Command {
 	return cmd
 }
 
-// TestPrintedVerbsReachTheirGroup runs printed commands in a real shell.
-func TestPrintedVerbsReachTheirGroup(t *testing.T) {
+// TestPrintedCommandsNameTheirGroup runs printed commands in a real shell.
+func TestPrintedCommandsNameTheirGroup(t *testing.T) {
 	words := slices.DeleteFunc(append(stub.HostileWords(), "help", "completion", "nodegroup/workers"), func(word string) bool { return word == "" })
 	for _, verb := range NewCommand(genericiooptions.NewTestIOStreamsDiscard()).Commands() {
 		words = append(words, verb.Name())
@@ -98,8 +98,8 @@ func TestPrintedVerbsReachTheirGroup(t *testing.T) {
 	}
 }
 
-// TestPrintedVerbsReachLabelledNodes runs printed commands about groups whose name is a selector.
-func TestPrintedVerbsReachLabelledNodes(t *testing.T) {
+// TestPrintedCommandsSelectLabelledNodes runs printed commands about groups whose name is a selector.
+func TestPrintedCommandsSelectLabelledNodes(t *testing.T) {
 	selectors := []string{"pool=two1", "pool in (tgr,tgrx)", "pool==a,!x", "pool!=a", "a,b"}
 	for _, verb := range []string{"", "status", "resume", "rollback", "complete", "abort"} {
 		var script strings.Builder
@@ -123,8 +123,8 @@ func TestPrintedVerbsReachLabelledNodes(t *testing.T) {
 	}
 }
 
-// TestRetryCommandQuotesHostileWords parses a command line, runs its retry command in a real shell, and parses that.
-func TestRetryCommandQuotesHostileWords(t *testing.T) {
+// TestRetryCommandQuotesSpecialCharacters parses a command line, runs its retry command in a real shell, and parses that.
+func TestRetryCommandQuotesSpecialCharacters(t *testing.T) {
 	for _, word := range stub.HostileWords() {
 		t.Run(word, func(t *testing.T) {
 			typed := []string{"kubectl", "nodeupgrade", "--selector=" + word, "--context", word, "--state-namespace=" + word, "--as-group=" + word, "--as-group=x,y", "--ignore-unready=a,b"}

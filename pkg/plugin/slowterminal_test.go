@@ -110,9 +110,9 @@ func TestSlowTerminalShowsAllLines(t *testing.T) {
 	})
 }
 
-// TestQueueIsLimited checks that the queue of a blocked terminal has a limit, and that the terminal shows how many
+// TestOutputQueueOfBlockedTerminalIsLimited checks that the queue of a blocked terminal has a limit, and that the terminal shows how many
 // lines are missing.
-func TestQueueIsLimited(t *testing.T) {
+func TestOutputQueueOfBlockedTerminalIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSlowTerminal(time.Minute, 0)
 		p := newProgressOn(w, "plain")
@@ -162,8 +162,8 @@ func TestStderrTextsAppearAboveLiveView(t *testing.T) {
 	}
 }
 
-// TestStderrWithoutDisplay checks that texts are written immediately.
-func TestStderrWithoutDisplay(t *testing.T) {
+// TestStderrIsWrittenImmediatelyWithoutDisplay checks that texts are written immediately.
+func TestStderrIsWrittenImmediatelyWithoutDisplay(t *testing.T) {
 	var text strings.Builder
 	s := NewStderr(&text)
 	if NewStderr(s) != s || fileOf(s) != io.Writer(&text) {

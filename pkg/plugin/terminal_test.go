@@ -46,8 +46,8 @@ func onTerminal(t *testing.T, columns int, args ...string) string {
 	return read()
 }
 
-// TestAnswersFitTheTerminal checks that output fits the terminal's width. On a pipe each node has one line.
-func TestAnswersFitTheTerminal(t *testing.T) {
+// TestOutputFitsTheTerminalWidth checks that output fits the terminal's width. On a pipe each node has one line.
+func TestOutputFitsTheTerminalWidth(t *testing.T) {
 	t.Setenv("NO_COLOR", "1")
 	for _, columns := range []int{80, 100, 120, 200} {
 		for _, args := range [][]string{{"simulate"}, {"simulate", "--compare"}} {

@@ -239,8 +239,8 @@ func TestParallelGroupsAreCheckedAfterLease(t *testing.T) {
 	}
 }
 
-// TestPauseCreditsIdleTime checks that the time without a process before a pause does not count for nodes in drain.
-func TestPauseCreditsIdleTime(t *testing.T) {
+// TestPauseExtendsDrainDeadlineByIdleTime checks that the time without a process before a pause does not count for nodes in drain.
+func TestPauseExtendsDrainDeadlineByIdleTime(t *testing.T) {
 	rec := inDrain()
 	paused := pausedAfter(t, rec, 3*time.Minute)
 	before, after := rec.Nodes["b1"].Deadline, paused.Nodes["b1"].Deadline
@@ -312,9 +312,9 @@ func TestRebuildNeedsConsent(t *testing.T) {
 	}
 }
 
-// S32: TestForeignRunsAreRejected uses nodes that are part of an upgrade that is recorded under another name or in
+// S32: TestNodesOfAnotherUpgradeAreRejected uses nodes that are part of an upgrade that is recorded under another name or in
 // another namespace.
-func TestForeignRunsAreRejected(t *testing.T) {
+func TestNodesOfAnotherUpgradeAreRejected(t *testing.T) {
 	elsewhere := &nodemark.Owner{Namespace: "ops", Group: "blue", Epoch: 1}
 	cases := map[string]struct {
 		change func(*testing.T, *apiServer)
@@ -368,8 +368,8 @@ func TestForeignRunsAreRejected(t *testing.T) {
 	}
 }
 
-// TestTargetOfRecordOnlyIsRejected checks that a target is not trusted if only the record names it.
-func TestTargetOfRecordOnlyIsRejected(t *testing.T) {
+// TestTargetNamedOnlyByRecordIsRejected checks that a target is not trusted if only the record names it.
+func TestTargetNamedOnlyByRecordIsRejected(t *testing.T) {
 	wanted, pointed := nodegroup.Revision{ID: "lt@ami-9", Name: "workers@ami-9"}, nodegroup.Revision{ID: "lt:2:ami-2", Name: "workers:2"}
 	cases := map[string]struct {
 		change func(*groupContext, *session)
@@ -427,9 +427,9 @@ func TestAbsentTargetsAreUsageErrors(t *testing.T) {
 	}
 }
 
-// TestUnnamedMarksWithUnreadableRecord checks a node with marks of a run without a group name. While a record cannot be
+// TestNodesThatMayBelongToUnreadableRecord checks a node with marks of a run without a group name. While a record cannot be
 // read, the node is neither upgraded nor listed as a leftover, because the marks may belong to that record.
-func TestUnnamedMarksWithUnreadableRecord(t *testing.T) {
+func TestNodesThatMayBelongToUnreadableRecord(t *testing.T) {
 	for rec, want := range map[string]struct {
 		code   int
 		listed bool

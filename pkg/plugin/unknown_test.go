@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// TestUnknownDataIsNotInvented runs commands without a needed flag, without a permission, or on a dump that lacks a
+// TestMissingDataIsReportedAsUnknown runs commands without a needed flag, without a permission, or on a dump that lacks a
 // kind. Each command must report what is unknown, or fail. It must not print a zero, an empty name or "Nothing to do"
 // instead.
-func TestUnknownDataIsNotInvented(t *testing.T) {
+func TestMissingDataIsReportedAsUnknown(t *testing.T) {
 	const (
 		current = "--current=image=v2"
 		unknown = "it is unknown which"

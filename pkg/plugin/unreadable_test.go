@@ -10,9 +10,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestUnreadableMarksAreReported checks that a node with an unreadable mark is named before anything is changed, and in
+// TestUnreadableNodeAnnotationsAreReported checks that a node with an unreadable mark is named before anything is changed, and in
 // a status.
-func TestUnreadableMarksAreReported(t *testing.T) {
+func TestUnreadableNodeAnnotationsAreReported(t *testing.T) {
 	for _, key := range []string{nodemark.AnnotationNodeBaseline, nodemark.AnnotationOwner, nodemark.AnnotationGroupBaseline, nodemark.AnnotationDeadline} {
 		for _, args := range []string{"blue --yes", "blue --dry-run", "status blue"} {
 			t.Run(key+" "+args, func(t *testing.T) {

@@ -73,8 +73,8 @@ func TestCompletionOfVerbs(t *testing.T) {
 	}
 }
 
-// TestRestoreSettings checks that settings are taken from the record.
-func TestRestoreSettings(t *testing.T) {
+// TestSettingsAreRestoredFromRecord checks that settings are taken from the record.
+func TestSettingsAreRestoredFromRecord(t *testing.T) {
 	v2 := map[string]string{"image": "v2"}
 	cases := map[string]struct {
 		name               string
@@ -123,8 +123,8 @@ func TestPrintDoneAsDocument(t *testing.T) {
 	}
 }
 
-// TestActionLog checks that each action is listed once, in order.
-func TestActionLog(t *testing.T) {
+// TestActionLogListsEachActionOnce checks that each action is listed once, in order.
+func TestActionLogListsEachActionOnce(t *testing.T) {
 	var d actionLog
 	unfence, resume := nodemark.Unfence{NodeVersion: nodemark.NodeVersion{Node: "n1", UID: "u1"}}, nodegroup.Resume{Processes: []string{"AZRebalance"}}
 	d.addActions(upgrade.Step{Actions: []nodegroup.Action{unfence}})

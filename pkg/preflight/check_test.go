@@ -90,7 +90,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-func TestOwners(t *testing.T) {
+func TestNodesOfOtherControllersAreRefused(t *testing.T) {
 	karpenter := func(n *corev1.Node) { n.Labels["karpenter.sh/nodepool"] = "default" }
 	flexStart := func(n *corev1.Node) {
 		n.Labels["cloud.google.com/gke-nodepool"], n.Labels["cloud.google.com/gke-flex-start"] = "gpu", "true"
@@ -271,9 +271,9 @@ func annotated(key, value string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Annotations = map[string]string{key: value} }
 }
 
-// TestOwnerWishFindings checks that the finding says what happens to the pod, and names the pod as the blocker only if the
+// TestDrainLabelFindingsSayWhatHappensToPod checks that the finding says what happens to the pod, and names the pod as the blocker only if the
 // drain waits for it.
-func TestOwnerWishFindings(t *testing.T) {
+func TestDrainLabelFindingsSayWhatHappensToPod(t *testing.T) {
 	cases := map[string]struct{ says, blocker string }{
 		"skip":           {"stays and is terminated with its node", ""},
 		"wait-completed": {"waits until it has finished", "pod shop/web-0 (completion)"},
@@ -289,9 +289,9 @@ func TestOwnerWishFindings(t *testing.T) {
 	}
 }
 
-// TestCloudDrainsIgnoreWishes checks the finding about pods whose owners ask for a special drain, if a cloud drains the nodes
+// TestManagedDrainsIgnoreDrainLabel checks the finding about pods whose owners ask for a special drain, if a cloud drains the nodes
 // itself and evicts them like any other. The finding advises no label, because that cloud does not read it.
-func TestCloudDrainsIgnoreWishes(t *testing.T) {
+func TestManagedDrainsIgnoreDrainLabel(t *testing.T) {
 	for _, value := range []string{"skip", "wait-completed"} {
 		w := podCase{pod: []func(*corev1.Pod){wishing(value)}}.world("old")
 		w.Group.Provider, w.Request.Strategy = "aws", record.Delegated
@@ -336,7 +336,7 @@ func static(pod *corev1.Pod) {
 	pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}
 }
 
-func TestPods(t *testing.T) {
+func TestPodFindingsOnOutdatedNodes(t *testing.T) {
 	for name, c := range podCases() {
 		t.Run(name, func(t *testing.T) {
 			if got := formatFindings(preflight.CheckUpgrade(c.world("old"), preflight.Facts{})); !slices.Equal(got, c.want) {

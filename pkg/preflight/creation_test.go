@@ -7,9 +7,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 )
 
-// TestRefusedCreations uses the API server's messages, which TestCreations of pkg/cluster reads from a real one. If one more pod
+// TestPodCreationRefusalsAndRemedies uses the API server's messages, which TestRefusedPodCreationsAreExplained of pkg/cluster reads from a real one. If one more pod
 // would exceed a quota, the refusal is permanent only if the new pod comes first, or if more is used than allowed already.
-func TestRefusedCreations(t *testing.T) {
+func TestPodCreationRefusalsAndRemedies(t *testing.T) {
 	quota := func(used, limited string) string {
 		return `pods "web-x" is forbidden: exceeded quota: q, requested: pods=1,requests.cpu=500m, used: ` + used + ", limited: " + limited
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-func TestFitStrategy(t *testing.T) {
+func TestSuggestedStrategyFitsThePods(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	owned := func(kind string) func(*corev1.Pod) { return build.OwnedBy(kind, "web") }
 	grace := func(seconds int64) func(*corev1.Pod) {

@@ -19,7 +19,7 @@ func TestFirstRefusal(t *testing.T) {
 	}
 }
 
-func TestUnknownLabel(t *testing.T) {
+func TestRequiredLabelKeyThatNoNodeHasIsReported(t *testing.T) {
 	node := build.Node("n1", "a")
 	node.Labels["image"] = "v1"
 	members := []nodegroup.Member{{}, {Node: node}}

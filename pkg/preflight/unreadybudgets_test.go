@@ -49,9 +49,9 @@ func needing(pods int32) func(*policyv1.PodDisruptionBudget) {
 	}
 }
 
-// TestClosedBudgets uses a ready pod on the outdated node, and other pods of its budget elsewhere in the cluster. The state of
+// TestClosedBudgetFindingsDependOnUnreadyPods uses a ready pod on the outdated node, and other pods of its budget elsewhere in the cluster. The state of
 // these pods decides whether the budget opens by itself (PDB001, PDB006, PDB007).
-func TestClosedBudgets(t *testing.T) {
+func TestClosedBudgetFindingsDependOnUnreadyPods(t *testing.T) {
 	type change = func(*corev1.Pod)
 	spent := build.Counts(3, 2, 2)
 	cases := map[string]struct {

@@ -95,7 +95,7 @@ func TestGoldenCheck(t *testing.T) {
 }
 
 // A finding that an annotation skips does not change the exit code, and its command is not printed.
-func TestSkippedFindings(t *testing.T) {
+func TestSkippedFindingsDoNotChangeExitCode(t *testing.T) {
 	r := &CheckReport{Outdated: new(1), Findings: []preflight.Finding{
 		{Rule: "PDB001", Severity: preflight.Block, Object: "PDB shop/cart", Message: "it needs every pod", Fix: "kubectl patch", Skipped: "it is scaled up on Sunday"},
 		{Rule: "TSC001", Severity: preflight.Warn, Message: "nothing spreads its pods"},
@@ -164,7 +164,7 @@ func TestPatchesWithoutACommand(t *testing.T) {
 }
 
 // The line about rollouts is printed only if a command patches a pod template.
-func TestPatchesSayWhichAreRollouts(t *testing.T) {
+func TestPatchesNoteRolloutsOfPodTemplates(t *testing.T) {
 	for fix, want := range map[string]bool{
 		`kubectl patch -n shop pdb web --type=merge -p '{"spec":{"maxUnavailable":1}}'`:                            false,
 		`kubectl create pdb -n shop --max-unavailable=1 web`:                                                       false,

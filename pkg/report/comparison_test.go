@@ -11,7 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-func TestBestWay(t *testing.T) {
+func TestComparisonChoosesBestStrategy(t *testing.T) {
 	span := func(d time.Duration) simulate.Span {
 		return simulate.Span{Earliest: record.Duration{Duration: d}, Latest: record.Duration{Duration: d}}
 	}
@@ -54,7 +54,7 @@ func TestBestWay(t *testing.T) {
 
 // The best way may be one that deletes pods at their timeout. The comparison says so even if the forecast
 // deletes none.
-func TestComparisonSaysWhatTheBestWayDeletes(t *testing.T) {
+func TestComparisonNotesThatBestStrategyDeletesPods(t *testing.T) {
 	forces := report.Way{
 		Flags: "--like=gke", Request: record.Request{Strategy: record.Surge, OnTimeout: record.Force, DrainTimeout: record.Duration{Duration: time.Hour}},
 		WayForecast: &report.WayForecast{Result: record.Succeeded},
@@ -69,7 +69,7 @@ func TestComparisonSaysWhatTheBestWayDeletes(t *testing.T) {
 }
 
 // A way that deletes pods against their budgets is the best only if every way does.
-func TestBestWayForcesNoPods(t *testing.T) {
+func TestBestStrategyDeletesNoPodsAgainstBudgets(t *testing.T) {
 	left := report.Way{Flags: "left", Request: record.Request{Strategy: record.Surge}, WayForecast: &report.WayForecast{Result: record.LeftBehind}}
 	leftForced := left
 	leftForced.WayForecast = &report.WayForecast{Result: record.LeftBehind, Forced: 1}
@@ -100,7 +100,7 @@ func TestBestWayForcesNoPods(t *testing.T) {
 }
 
 // A comparison in which no way has a forecast has no table. It says why.
-func TestNoWayIsForecast(t *testing.T) {
+func TestComparisonWithoutForecastsHasNoTable(t *testing.T) {
 	waits := report.Way{Flags: "as asked", Unforecast: "it would wait for a node"}
 	cases := map[string]struct {
 		other report.Way

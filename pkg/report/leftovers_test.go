@@ -25,7 +25,7 @@ func recordOf(result record.Result, change ...func(*record.Record)) record.Recor
 	return r
 }
 
-func TestFindSuspended(t *testing.T) {
+func TestFindSuspendedScalingProcesses(t *testing.T) {
 	ours := func(r *record.Record) { r.Suspended = []string{"AZRebalance"} }
 	cases := map[string]struct {
 		record record.Record
@@ -52,7 +52,7 @@ func TestFindSuspended(t *testing.T) {
 }
 
 // If an upgrade is recorded in another namespace, the remedy is to look there before its marks are removed.
-func TestOrphansOfAnotherNamespace(t *testing.T) {
+func TestFencedNodesOfUpgradesInAnotherNamespace(t *testing.T) {
 	for namespace, says := range map[string]string{"kube-system": "no upgrade continues", "ops": "recorded in namespace ops"} {
 		node := build.Node("n1", "a")
 		if err := nodemark.SetFence(node, "r1", nodegroup.FenceTaint("aws")); err != nil {

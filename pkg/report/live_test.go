@@ -83,7 +83,7 @@ func TestLiveLines(t *testing.T) {
 
 // The view of an upgrade that another process runs is never higher than the terminal, however many leftovers
 // there are.
-func TestFollowLines(t *testing.T) {
+func TestViewOfAnotherProcessFitsTerminalHeight(t *testing.T) {
 	status := runningStatus()
 	status.Holder, status.Unread = "ann@laptop", "no credentials"
 	for range 30 {
@@ -129,7 +129,7 @@ func TestLiveImpacts(t *testing.T) {
 }
 
 // The view keeps the largest number of pods of each node, and forgets the number when the node is gone.
-func TestLiveRemembersPods(t *testing.T) {
+func TestLiveViewKeepsLargestPodCountOfNodes(t *testing.T) {
 	var l LiveView
 	see := func(nodes ...record.NodeStatus) {
 		l.Update(Moment{Status: record.Status{Nodes: nodes}}, &record.Record{}, nil)

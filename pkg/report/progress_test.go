@@ -203,7 +203,7 @@ func TestHeartbeat(t *testing.T) {
 	}
 }
 
-func TestPlanNeedsAction(t *testing.T) {
+func TestPlanReportsWhetherUserMustAct(t *testing.T) {
 	blockedPlan, cautious := blockedPlan(), blockedPlan()
 	cautious.Findings = cautious.Findings[len(cautious.Findings)-1:]
 	foreseen := surgePlan()
@@ -277,7 +277,7 @@ func TestWriteErrors(t *testing.T) {
 }
 
 // A plan says how and when the upgrade ends. It mentions the slow case only if that differs.
-func TestDescribeEnds(t *testing.T) {
+func TestPlanDescribesHowTheUpgradeEnds(t *testing.T) {
 	after := func(e simulate.Ending, d time.Duration) simulate.Ending { e.After.Duration = d; return e }
 	done := simulate.Ending{Result: record.Succeeded}
 	stuck := simulate.Ending{Result: record.PodEvictionFailure, Why: "draining node \"x\"", Node: "x", Blocker: "PDB search/index", NotReached: 5}

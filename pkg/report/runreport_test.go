@@ -225,7 +225,7 @@ func TestReportGolden(t *testing.T) {
 }
 
 // After a takeover, only the times in the record show what happened before. Unknown numbers are nil, not zero.
-func TestReportOfATakeover(t *testing.T) {
+func TestReportOfUpgradeTakenOverByAnotherProcess(t *testing.T) {
 	r := takenOverReport()
 	if len(r.NotKnown) != 3 || r.NotKnown[0] != "before 2026-01-08 12:06:00 UTC: what nodes waited for, how large the group was" {
 		t.Errorf("not known: %q", r.NotKnown)
@@ -289,7 +289,7 @@ func TestReportVerdict(t *testing.T) {
 
 // An upgrade that another process continues soon after its start is also taken over: the observations of the
 // first process are missing.
-func TestReportOfAnEarlyTakeover(t *testing.T) {
+func TestReportOfUpgradeTakenOverSoonAfterStart(t *testing.T) {
 	for name, c := range map[string]struct {
 		nodes map[string]record.NodeRecord
 		want  bool
@@ -481,7 +481,7 @@ func checkElements(t *testing.T, root *html.Node) string {
 }
 
 // A name that looks like HTML is shown literally.
-func TestReportShowsNames(t *testing.T) {
+func TestReportShowsNamesThatLookLikeHTML(t *testing.T) {
 	root, err := html.Parse(bytes.NewReader(writeHTML(t, hostileReport())))
 	if err != nil {
 		t.Fatal(err)
@@ -503,7 +503,7 @@ func longWorkload(i int) string {
 }
 
 // The ready pods are known from before the first eviction until the end. A long list keeps the lowest number.
-func TestReadyPods(t *testing.T) {
+func TestReportShowsReadyPodsDuringUpgrade(t *testing.T) {
 	f := newFilm()
 	workload := func(lacks int, out bool) {
 		f.rec.Workloads = map[string]record.WorkloadRecord{

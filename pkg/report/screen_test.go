@@ -55,7 +55,7 @@ func someComparison() *Comparison {
 }
 
 // No line is wider than the terminal, and no text is lost.
-func TestScreens(t *testing.T) {
+func TestScreensFitTerminalWidth(t *testing.T) {
 	for name, write := range screens(t) {
 		for _, width := range widths() {
 			t.Run(fmt.Sprintf("%s/%d", name, width), func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 )
 
 // Each node of the run is named with the command that restores it. No other node is named.
-func TestStillFencedLines(t *testing.T) {
+func TestStillFencedNodesAreListedWithCommands(t *testing.T) {
 	fenced := func(name, run string, before func(*corev1.Node)) *corev1.Node {
 		node := build.Node(name, "a")
 		before(node)

@@ -104,9 +104,9 @@ func (s *run) recordAnswers(t *testing.T, n int) {
 	}
 }
 
-// TestControllersAreReadFourAtOnce checks that the run reads at most four controllers concurrently, reads no controller
+// TestAtMostFourControllersAreReadConcurrently checks that the run reads at most four controllers concurrently, reads no controller
 // twice at the same time, and reads the others when these are done.
-func TestControllersAreReadFourAtOnce(t *testing.T) {
+func TestAtMostFourControllersAreReadConcurrently(t *testing.T) {
 	s, api := newControllerRun(t)
 	step := &upgrade.Step{Unscaled: workloads(6)}
 	never := time.Now().Add(time.Hour)
@@ -135,9 +135,9 @@ func TestControllersAreReadFourAtOnce(t *testing.T) {
 	}
 }
 
-// TestControllersAreReadAfterASecond checks that a controller is read only if its workload has lacked pods for a second, and not
+// TestControllersAreReadIfPodsLackForASecond checks that a controller is read only if its workload has lacked pods for a second, and not
 // for each pod that moves.
-func TestControllersAreReadAfterASecond(t *testing.T) {
+func TestControllersAreReadIfPodsLackForASecond(t *testing.T) {
 	s, api := newControllerRun(t)
 	close(api.gate)
 	clear(s.controllers.since)

@@ -151,9 +151,9 @@ func TestFailedSaveIsRetriedBeforeActions(t *testing.T) {
 	})
 }
 
-// TestLateStoredDecisionsAreDropped checks that a decision whose record was stored late is made again. The cluster may have
+// TestDecisionsAreMadeAgainIfSaveIsSlow checks that a decision whose record was stored late is made again. The cluster may have
 // changed in between, or the user may have interrupted the upgrade.
-func TestLateStoredDecisionsAreDropped(t *testing.T) {
+func TestDecisionsAreMadeAgainIfSaveIsSlow(t *testing.T) {
 	for name, interrupted := range map[string]bool{"and went on": false, "and was interrupted": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -289,7 +289,7 @@ func TestRequestsTimeOutBeforeLeaseExpires(t *testing.T) {
 	}
 }
 
-func TestLostLeaseEndsASave(t *testing.T) {
+func TestLostLeaseCancelsSaveOfRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		s.onSave = func(ctx context.Context, _ record.Record) error { <-ctx.Done(); return ctx.Err() }

@@ -52,9 +52,9 @@ func (h *balancerCloud) runnerWithBalancer(delay time.Duration) *Runner {
 	return r
 }
 
-// TestTargetsArePolled uses a machine whose target drains for two minutes. The machine must be terminated right after that and
+// TestMachineIsTerminatedAfterTargetIsDrained uses a machine whose target drains for two minutes. The machine must be terminated right after that and
 // not before.
-func TestTargetsArePolled(t *testing.T) {
+func TestMachineIsTerminatedAfterTargetIsDrained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		s.addPods("old-1", 2)
@@ -74,10 +74,10 @@ func TestTargetsArePolled(t *testing.T) {
 	})
 }
 
-// TestTargetsThatCannotBeRead checks that an empty node stays while its targets cannot be read, because it may still get
+// TestLoadBalancerTargetsThatCannotBeRead checks that an empty node stays while its targets cannot be read, because it may still get
 // requests. The error is reported, and the upgrade stops at the time limit for new nodes. If the read is refused, the upgrade
 // ends immediately.
-func TestTargetsThatCannotBeRead(t *testing.T) {
+func TestLoadBalancerTargetsThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		denied := errors.New("denied")

@@ -12,9 +12,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestUnreadableMarkEndsTheUpgrade uses a node with an annotation that this program never writes. Added capacity must be removed
+// TestUnreadableNodeAnnotationEndsTheUpgrade uses a node with an annotation that this program never writes. Added capacity must be removed
 // immediately, and the message must name the node and the remedy.
-func TestUnreadableMarkEndsTheUpgrade(t *testing.T) {
+func TestUnreadableNodeAnnotationEndsTheUpgrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 2)
 		s.nodes["old-1"].Annotations = map[string]string{nodemark.AnnotationNodeBaseline: "{"}

@@ -22,9 +22,9 @@ func (instanceOnlyCloud) Belongs(g *nodegroup.Group, node *corev1.Node) bool {
 	return slices.ContainsFunc(g.Instances, func(i nodegroup.Instance) bool { return i.ID == "i-"+node.Name })
 }
 
-// TestMembersAreJoinedAgain checks that the members are joined again when a node changes, when the cloud was read, and when a
+// TestNodesAreMatchedWithInstancesAgainAfterChanges checks that the members are joined again when a node changes, when the cloud was read, and when a
 // drain begins or ends. A node whose drain has begun stays a member, whatever its labels are.
-func TestMembersAreJoinedAgain(t *testing.T) {
+func TestNodesAreMatchedWithInstancesAgainAfterChanges(t *testing.T) {
 	fenced := func(s *site, name string) {
 		s.mark(name, func(n *corev1.Node) error { return nodemark.SetFence(n, "r1", nodegroup.FenceTaint("aws")) })
 	}
@@ -78,8 +78,8 @@ func TestMembersAreJoinedAgain(t *testing.T) {
 	}
 }
 
-// TestRestartsAreRemembered checks that a restart is not repeated while the pod that it moves stays for long.
-func TestRestartsAreRemembered(t *testing.T) {
+// TestWorkloadRestartsAreNotRepeated checks that a restart is not repeated while the pod that it moves stays for long.
+func TestWorkloadRestartsAreNotRepeated(t *testing.T) {
 	s := newSite(t, 1)
 	long := time.Now().Add(-2 * attemptMemory)
 	restart, evict := schedule.Restart{Pod: "web"}, schedule.Eviction{UID: "api"}

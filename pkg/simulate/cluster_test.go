@@ -106,7 +106,7 @@ func fence(c *simulate.Cluster, node string) {
 	execute(c, nodemark.Fence{NodeVersion: nodemark.NodeVersion{Node: node, UID: types.UID(node)}})
 }
 
-func TestPodsMove(t *testing.T) {
+func TestSimulatedControllersReplaceEvictedPods(t *testing.T) {
 	cases := map[string]struct {
 		pod                     *corev1.Pod
 		atOnce, gone, ready     string
@@ -208,7 +208,7 @@ func TestEvictionOfAPodThatMoved(t *testing.T) {
 	}
 }
 
-func TestCloud(t *testing.T) {
+func TestSimulatedCloudAnswersLaunchesAndTerminations(t *testing.T) {
 	launch := nodegroup.AddCapacity{Zone: "a", N: 1, Token: "t1"}
 	cases := map[string]struct {
 		actions []nodegroup.Action
@@ -289,7 +289,7 @@ func TestNewNodesBoot(t *testing.T) {
 }
 
 // A terminated machine is listed as leaving until it and its node are gone.
-func TestMachinesLeave(t *testing.T) {
+func TestSimulatedTerminationRemovesInstanceAndNode(t *testing.T) {
 	cluster := simulate.New(twoNodes())
 	execute(cluster, nodegroup.Terminate{Instance: "i-old-a-1", Shrink: true})
 	members := func() string {

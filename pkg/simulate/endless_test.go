@@ -24,9 +24,9 @@ func groupWithoutCloud() (simulate.Spec, record.Request) {
 	return spec, req
 }
 
-// TestEndlessWait: nobody adds replacements in the simulation. The simulation detects that after a limited number of
+// TestSimulationDetectsEndlessWait: nobody adds replacements in the simulation. The simulation detects that after a limited number of
 // steps and reports what it waits for.
-func TestEndlessWait(t *testing.T) {
+func TestSimulationDetectsEndlessWait(t *testing.T) {
 	spec, req := groupWithoutCloud()
 	steps := 0
 	_, err := simulate.New(spec).Run(t.Context(), req, func(upgrade.World, upgrade.Step) { steps++ })

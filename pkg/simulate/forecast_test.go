@@ -73,7 +73,7 @@ func predict(t *testing.T, spec simulate.Spec, req record.Request) string {
 	return text.String()
 }
 
-func TestForecastOfShop(t *testing.T) {
+func TestForecastOfSmallGroupMatchesExpectedText(t *testing.T) {
 	one, all, forced := request(), request(), request()
 	forced.OnTimeout = record.Force
 	skipping := func(r record.Request) record.Request { r.OnTimeout = record.Skip; return r }
@@ -154,7 +154,7 @@ func TestForecastIsTheSameEachTime(t *testing.T) {
 	}
 }
 
-func TestMeasureRoom(t *testing.T) {
+func TestForecastMeasuresFreeRoomAndMovedPods(t *testing.T) {
 	spec := shop()
 	spec.Others = []*corev1.Node{
 		node("other", "a", allocatable("4", "8Gi", "10")), node("gpu", "a", allocatable("4", "8Gi", "10"), build.Tainted("gpu")), node("small", "a", allocatable("1", "1Gi", "1")),
@@ -176,7 +176,7 @@ func TestMeasureRoom(t *testing.T) {
 }
 
 // No sum of requests is negative, whatever the pods request.
-func TestRoomOfAbsurdRequests(t *testing.T) {
+func TestForecastSumsHugeAndNegativeRequests(t *testing.T) {
 	for _, cpu := range []string{"9Pi", "-15"} {
 		spec := shop()
 		spec.Pods = append(spec.Pods, pods("x", "old-0", requests(cpu, "1Gi")))
@@ -192,7 +192,7 @@ func TestRoomOfAbsurdRequests(t *testing.T) {
 
 // A node's settle time ends at the very moment at which the pod that left it becomes ready elsewhere. At that moment,
 // the upgrade does not know yet that the pod is ready.
-func TestChangesAtWakeTimeAreSeenLater(t *testing.T) {
+func TestSimulatedUpgradeSeesSimultaneousChangesLater(t *testing.T) {
 	web := build.Pod("web-0")
 	spec := twoNodes(web)
 	spec.Budgets = []*policyv1.PodDisruptionBudget{build.Budget("web", build.Counts(1, 1, 0))}
@@ -216,7 +216,7 @@ func TestChangesAtWakeTimeAreSeenLater(t *testing.T) {
 
 // Drawn node orders widen the forecast, because a cloud may start the nodes in any order (EKS E40): a node may be
 // first in one order and last in another.
-func TestForecastOfDrawnOrders(t *testing.T) {
+func TestRandomNodeOrdersWidenForecast(t *testing.T) {
 	spec := shop()
 	spec.Times, _ = simulate.Estimate(&spec)
 	one, err := simulate.Predict(t.Context(), spec, request())
@@ -256,7 +256,7 @@ func TestForecastOfAManagedGroupThatIsCurrent(t *testing.T) {
 // Pods under a tight budget leave two nodes. A cloud that terminates first fences each node only when its turn comes,
 // so pods move to the other old node and must move twice. A cloud that adds nodes first fences all old nodes before
 // any drain. At the end, it removes a surplus node, to which all the pods went (EKS E30, E50, E60, E62).
-func TestForecastFencesAsTheCloudDoes(t *testing.T) {
+func TestForecastCordonsNodesInOrderOfManagedUpdate(t *testing.T) {
 	for minimal, want := range map[bool]string{true: "peak 2, 0.00 extra hours, 6 evictions", false: "peak 3, 0.12 extra hours, 8 evictions"} {
 		spec := shop()
 		spec.Nodes, spec.Pods, spec.Group.Instances = spec.Nodes[:2], nil, spec.Group.Instances[:2]
@@ -309,7 +309,7 @@ func TestForecastCountsOutagesAndForcedPods(t *testing.T) {
 
 // The cloud has already added its node and replaced the first of three. The forecast of the rest takes as long as a
 // whole forecast from that moment on.
-func TestForecastContinuesWithTheCloud(t *testing.T) {
+func TestForecastContinuesRunningManagedUpdate(t *testing.T) {
 	whole := shop()
 	whole.Group.Managed = &nodegroup.Managed{}
 	rec := record.Record{
@@ -358,7 +358,7 @@ func TestForecastContinuesWithTheCloud(t *testing.T) {
 }
 
 // A DaemonSet pod that crashes on a current node may or may not recover. The forecast contains both endings.
-func TestForecastCoversLastingFaults(t *testing.T) {
+func TestForecastIncludesThatCrashingPodMayNotRecover(t *testing.T) {
 	agent := func(name, on string, with ...func(*corev1.Pod)) *corev1.Pod {
 		return build.Pod(name, append([]func(*corev1.Pod){build.OwnedBy("DaemonSet", "agent"), build.On(on)}, with...)...)
 	}

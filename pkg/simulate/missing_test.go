@@ -70,7 +70,7 @@ func scaled(replicas int32) (*appsv1.ReplicaSet, *appsv1.StatefulSet) {
 }
 
 // At the beginning, controllers, the scheduler or the kubelets have not finished starting or ending some pods.
-func TestMissingPodsComeUp(t *testing.T) {
+func TestSimulationCompletesPodChangesInProgress(t *testing.T) {
 	web := func(i int, with ...func(*corev1.Pod)) *corev1.Pod {
 		return build.Pod(fmt.Sprintf("web-%d", i), append([]func(*corev1.Pod){build.On("old-0")}, with...)...)
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // A node that one of the two runs never finishes has no end, instead of "0s-3m7s".
-func TestSpanOfBothRuns(t *testing.T) {
+func TestNodeUnfinishedInOneRunHasNoForecastEnd(t *testing.T) {
 	ends, later := newSpan(3*time.Minute), newSpan(5*time.Minute)
 	for name, c := range map[string]struct{ a, b, want Span }{
 		"both end":        {ends, later, Span{Earliest: ends.Earliest, Latest: later.Latest}},

@@ -196,7 +196,7 @@ func machinesAt(spec Spec, passed time.Duration) string {
 
 // Machines that are starting or terminating at the beginning need the rest of their usual time, whatever the reading
 // of the group shows.
-func TestResumeMachines(t *testing.T) {
+func TestSimulationContinuesBootsAndTerminations(t *testing.T) {
 	ago := func(d time.Duration) time.Time { return midnight.Add(-d) }
 	add := func(state nodegroup.InstanceState, launched time.Duration) func(*Spec) {
 		return func(s *Spec) {

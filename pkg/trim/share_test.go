@@ -65,9 +65,9 @@ func TestPodsOfAControllerShare(t *testing.T) {
 	}
 }
 
-// TestTrimmingAgainWritesNothing trims shared pods again, as informers may do, while other
+// TestTrimmingAgainDoesNotWriteToSharedPods trims shared pods again, as informers may do, while other
 // goroutines read them.
-func TestTrimmingAgainWritesNothing(t *testing.T) {
+func TestTrimmingAgainDoesNotWriteToSharedPods(t *testing.T) {
 	s := NewSharer()
 	pods := []*corev1.Pod{build.Pod("a", addUnusedFields), build.Pod("b", addUnusedFields)}
 	for _, pod := range pods {

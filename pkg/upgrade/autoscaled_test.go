@@ -34,7 +34,7 @@ func protected(pod *corev1.Pod, key, value string) *corev1.Pod {
 }
 
 // G77: the maximum is raised by the number of outdated nodes, once, and nothing is launched (G70).
-func TestAutoscaledMakesRoom(t *testing.T) {
+func TestAutoscaledRaisesGroupMaxAndLaunchesNothing(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")), old("old-b-1", build.Pod("web-1")), current("cur-c-1"))
 	step := s.next()
 	wantActions(t, step, "raise the group's max from 3 to 5")
@@ -153,7 +153,7 @@ func TestAutoscaledKeepsNodeThatGetsAPod(t *testing.T) {
 
 // G73, G74: an idle node may no longer be removed, because another process removed a node and the group is at its
 // minimum. The upgrade waits for it.
-func TestAutoscaledWaitsForNodeAtMinimum(t *testing.T) {
+func TestAutoscaledKeepsIdleNodeAtGroupMinimum(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1"), old("old-b-1"))
 	s.Group.Min, s.Request.Settle = 1, duration(time.Minute)
 	s.until(record.PhaseWait)
@@ -167,7 +167,7 @@ func TestAutoscaledWaitsForNodeAtMinimum(t *testing.T) {
 }
 
 // G74: the wait ends when autoscalers have removed all outdated nodes. These nodes count as replaced.
-func TestAutoscaledEndsEarly(t *testing.T) {
+func TestAutoscaledEndsWhenAutoscalerRemovedAllOutdatedNodes(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")), old("old-b-1", build.Pod("web-1")))
 	s.until(record.PhaseWait)
 	s.rest()
@@ -185,7 +185,7 @@ func TestAutoscaledEndsEarly(t *testing.T) {
 }
 
 // G81: autoscalers are kept from outdated nodes while these are drained, but not during the wait (G72).
-func TestAutoscaledHoldsNodes(t *testing.T) {
+func TestAutoscaledDisablesScaleDownOnlyDuringDrain(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")), current("cur-b-1"))
 	held := func(name string) bool { return s.at(name).IsHeld() }
 	s.until(record.PhaseWait)
@@ -264,7 +264,7 @@ func TestAutoscaledHasNoRollback(t *testing.T) {
 }
 
 // A lost record is rebuilt. Nodes that the autoscaler added are not given back, and the wait begins again.
-func TestAutoscaledRebuilt(t *testing.T) {
+func TestAutoscaledRebuildsLostRecord(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")), old("old-b-1", build.Pod("web-1")))
 	s.until(record.PhaseWait)
 	s.rest()

@@ -52,7 +52,7 @@ func memberOf(t *testing.T, w *upgrade.World, name string) *nodegroup.Member {
 }
 
 // G41: an outdated node that joins after the upgrade was requested also gets a new node beside it.
-func TestOutdatedNodeThatJoinsBeforeGreen(t *testing.T) {
+func TestBlueGreenAddsNewNodeForLateOutdatedNode(t *testing.T) {
 	d := newBlueGreen(t, 1)
 	d.req.Surge = 2 // there were two outdated nodes then
 	before := d.cluster.World(d.req).Group.Desired
@@ -65,7 +65,7 @@ func TestOutdatedNodeThatJoinsBeforeGreen(t *testing.T) {
 }
 
 // G41: the same for a node that turns out to be outdated when the new nodes exist and others are drained.
-func TestOutdatedNodeThatJoinsInDrain(t *testing.T) {
+func TestBlueGreenAddsNewNodeForOutdatedNodeFoundDuringDrain(t *testing.T) {
 	d := newBlueGreen(t, 1)
 	d.req.Surge = 2
 	for !d.cluster.Now().After(start.Add(2 * time.Hour)) {
@@ -87,7 +87,7 @@ func TestOutdatedNodeThatJoinsInDrain(t *testing.T) {
 }
 
 // A person must decide about a node that a user made schedulable during the soak. The same command fences it again.
-func TestOutdatedNodeMadeSchedulable(t *testing.T) {
+func TestBlueGreenPausesWhenUserUncordonsOutdatedNode(t *testing.T) {
 	w := deleting(t)
 	m := memberOf(t, &w, "old-a-1")
 	node := m.Node.DeepCopy()
@@ -150,8 +150,8 @@ func TestSoakWaitsForUnhealthyWorkloads(t *testing.T) {
 	}
 }
 
-// TestSoakIgnoresAgentsThatWereBroken: the upgrade does not wait for pods of a DaemonSet that were not ready before.
-func TestSoakIgnoresAgentsThatWereBroken(t *testing.T) {
+// TestSoakIgnoresDaemonSetUnreadyBeforeUpgrade: the upgrade does not wait for pods of a DaemonSet that were not ready before.
+func TestSoakIgnoresDaemonSetUnreadyBeforeUpgrade(t *testing.T) {
 	spec := groupSketch{outdated: map[string]int{"a": 2, "b": 1}, provider: "aws", zonal: true, pointed: "1"}.spec()
 	addWorkload(&spec, "agent", "DaemonSet", 3, -1)
 	for _, pod := range spec.Pods {
@@ -182,7 +182,7 @@ func TestRollbackFromSoakDoesNotWait(t *testing.T) {
 }
 
 // G54: pausing an upgrade that no process carries out also keeps the time that is left of its soak.
-func TestPauseWhileNobodyWaits(t *testing.T) {
+func TestPauseWithoutRunningProcessKeepsRemainingSoak(t *testing.T) {
 	d := newBlueGreen(t, 3)
 	d.leave = true
 	d.run(time.Time{})
@@ -244,7 +244,7 @@ func TestPodsDeletedWithoutDrainAreNamed(t *testing.T) {
 }
 
 // G42: if autoscalers cannot be kept from outdated nodes, nothing else is changed, and the message names a remedy.
-func TestRefusedToKeepAutoscalersAway(t *testing.T) {
+func TestBlueGreenStopsIfScaleDownCannotBeDisabled(t *testing.T) {
 	d := newBlueGreen(t, 3)
 	d.faults = []fault{{key: "hold/", outcome: nodegroup.OutcomeFatal, detail: "denied by policy", times: 100}}
 	d.watch = func(_ upgrade.World, step upgrade.Step) {
@@ -267,7 +267,7 @@ func TestRefusedToKeepAutoscalersAway(t *testing.T) {
 
 // G56: an abort during the soak keeps both the outdated and the new nodes; a rollback does not. During a rollback an
 // abort does not keep both.
-func TestAbortKeepsBoth(t *testing.T) {
+func TestAbortDuringSoakKeepsOldAndNewNodes(t *testing.T) {
 	d := newBlueGreen(t, 3)
 	if d.run(start.Add(time.Second)); upgrade.AbortKeepsBoth(&d.record) {
 		t.Errorf("in phase %q, too", d.record.Phase)
@@ -333,10 +333,10 @@ func TestBlueGreenCapsGrace(t *testing.T) {
 	}
 }
 
-// TestLateBlueNodesAreDeletedInTurn: two outdated nodes joined late and have pods of one workload. Their pods are
+// TestLateOutdatedNodesOfOneWorkloadAreDeletedOneByOne: two outdated nodes joined late and have pods of one workload. Their pods are
 // deleted with them, so the second node must wait until the first new pod is ready, even if it has pods of other
 // workloads (G53).
-func TestLateBlueNodesAreDeletedInTurn(t *testing.T) {
+func TestLateOutdatedNodesOfOneWorkloadAreDeletedOneByOne(t *testing.T) {
 	w := deleting(t)
 	w.Record.Request.Window, w.Request.Window = 20, 20
 	index := drain.NewWorkloadIndex(drain.Facts{})
@@ -411,9 +411,9 @@ func countEvictions(step upgrade.Step) (n int) {
 	return n
 }
 
-// TestBlueGreenIsPointedBack: a user points the group elsewhere during the soak, or while outdated nodes are deleted.
+// TestBlueGreenSetsGroupRevisionAgainAfterUserChange: a user points the group elsewhere during the soak, or while outdated nodes are deleted.
 // Otherwise new nodes would be outdated, and their pods would be deleted with them.
-func TestBlueGreenIsPointedBack(t *testing.T) {
+func TestBlueGreenSetsGroupRevisionAgainAfterUserChange(t *testing.T) {
 	soak := newBlueGreen(t, 3)
 	soak.run(start.Add(time.Hour))
 	for phase, w := range map[record.Phase]upgrade.World{record.PhaseSoak: soak.world(), record.PhaseDeleteBlue: deleting(t)} {

@@ -16,7 +16,7 @@ func token(zone string, serial int) string { return fmt.Sprintf("r1-%s-%d", zone
 
 // G17, E33: without capacity the upgrade does not begin. A refused launch is removed from the ledger, and requested
 // again later as a new request.
-func TestExhaustedLaunchesAreTriedLater(t *testing.T) {
+func TestLaunchIsRetriedLaterWithoutCapacity(t *testing.T) {
 	for name, zonal := range map[string]bool{"in a zone": true, "for the group": false} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, old("old-a-1"))
@@ -61,7 +61,7 @@ func TestLostLaunchIsRepeatedUnderItsToken(t *testing.T) {
 }
 
 // If the group grows as a whole, its maximum proves that a request whose answer was lost has landed.
-func TestRaisedMaxProvesALaunch(t *testing.T) {
+func TestRaisedGroupMaxConfirmsLaunchWithLostAnswer(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.Request.Surge, s.Group.Can.NameZone = 1, false
 	first := action[nodegroup.AddCapacity](t, s.next())
@@ -186,7 +186,7 @@ func TestNothingIsSuspendedAtTheEnd(t *testing.T) {
 }
 
 // E61: added nodes that cannot be given back, because no outdated node is left, stay and are named.
-func TestOwedNodesAreNamed(t *testing.T) {
+func TestUpgradeNamesAddedNodesThatStay(t *testing.T) {
 	s := lowering(t)
 	s.Group.Max = 9
 	s.editBooks(func(b *ledger.Books) { b.Zones["a"] = ledger.Zone{Surge: 2, Launched: 3, Shrunk: 1} })

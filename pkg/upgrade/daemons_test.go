@@ -65,7 +65,7 @@ func replaceFirst(t *testing.T, nodes int, old, fresh func(*corev1.Pod)) *scene 
 
 // If a DaemonSet's pods crash on new nodes, no further nodes are started, and the upgrade stops and names the
 // DaemonSet.
-func TestDaemonSetsAreCanaries(t *testing.T) {
+func TestCrashingDaemonSetPodsStopTheUpgrade(t *testing.T) {
 	s := replaceFirst(t, 3, nil, crashing)
 	step := s.rest()
 	if strings.Contains(started(step.Record), "old-") {
@@ -174,7 +174,7 @@ func pending(pod *corev1.Pod) {
 }
 
 // A pod that its node would not take if it were empty is late at once.
-func TestDaemonSetsThatTheirNodeNeverTakesAreUnhealthy(t *testing.T) {
+func TestDaemonSetPodTooLargeForEmptyNodeIsUnhealthy(t *testing.T) {
 	s := replaceBare(t, 3, nil)
 	s.at("new-a-1").Node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	s.Pods = map[string][]*corev1.Pod{"": {agent("new-a-1", s.Now, pending, func(pod *corev1.Pod) {
@@ -187,7 +187,7 @@ func TestDaemonSetsThatTheirNodeNeverTakesAreUnhealthy(t *testing.T) {
 }
 
 // If a DaemonSet's pods fail on current nodes that exist already, the first node is not started.
-func TestDaemonSetsThatFailOnlyOnCurrentNodes(t *testing.T) {
+func TestDaemonSetFailingOnCurrentNodesPreventsFirstDrain(t *testing.T) {
 	s := newManualScene(t, "old-a-1", "old-a-2")
 	for i := range s.Members {
 		s.Members[i].Pods = []*corev1.Pod{agent(s.Members[i].Name(), start.Add(-time.Hour))}
@@ -214,7 +214,7 @@ func replaceBare(t *testing.T, nodes int, old func(*corev1.Pod)) *scene {
 
 // A DaemonSet's pod that its node does not take is late after 30 s: until then the scheduler may preempt other pods for
 // it.
-func TestDaemonSetsThatNoNodeTakesAreUnhealthy(t *testing.T) {
+func TestUnschedulableDaemonSetPodIsUnhealthyAfter30Seconds(t *testing.T) {
 	for name, c := range map[string]struct {
 		nodes int
 		old   func(*corev1.Pod)
@@ -246,7 +246,7 @@ func TestDaemonSetsThatNoNodeTakesAreUnhealthy(t *testing.T) {
 
 // The control plane removes the not-ready taint from a new node a moment after the node is Ready. Pods that wait for
 // that are not late.
-func TestDaemonSetsOfNodesThatAreReadyNowAreNotLate(t *testing.T) {
+func TestDaemonSetPodMayWaitForNotReadyTaintOfNewNode(t *testing.T) {
 	s := replaceBare(t, 3, nil)
 	node := s.at("new-a-1").Node
 	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
@@ -257,7 +257,7 @@ func TestDaemonSetsOfNodesThatAreReadyNowAreNotLate(t *testing.T) {
 }
 
 // The pod of a node that was silent for minutes has waited for minutes. It is late 30 s after the node is Ready again.
-func TestDaemonSetsOfNodesThatAreReadyAgain(t *testing.T) {
+func TestDaemonSetPodTimeRestartsWhenNodeIsReadyAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		readyFor time.Duration
 		late     bool
@@ -278,7 +278,7 @@ func TestDaemonSetsOfNodesThatAreReadyAgain(t *testing.T) {
 }
 
 // A DaemonSet that skips the current nodes on purpose delays the upgrade once, not for each node.
-func TestDaemonSetsThatLeaveOutCurrentNodes(t *testing.T) {
+func TestDaemonSetThatSkipsCurrentNodesDelaysUpgradeOnce(t *testing.T) {
 	s := newManualScene(t, "old-a-1", "old-a-2", "old-a-3")
 	s.Request.WaitReplacement = false
 	for i := range s.Members {

@@ -64,8 +64,8 @@ func delegateToken(step upgrade.Step) string {
 	return ""
 }
 
-// TestDelegateBegins checks, for each newest operation of the group, whether the cloud is asked to begin.
-func TestDelegateBegins(t *testing.T) {
+// TestDelegateStartsCloudUpdateUnlessOneIsRunning checks, for each newest operation of the group, whether the cloud is asked to begin.
+func TestDelegateStartsCloudUpdateUnlessOneIsRunning(t *testing.T) {
 	older := nodegroup.Revision{ID: "1", Name: "workers:1"}
 	cases := map[string]struct {
 		newest         nodegroup.Operation
@@ -116,9 +116,9 @@ func TestDelegateBeginsOnce(t *testing.T) {
 	}
 }
 
-// TestDelegateMissesItsOperation: the upgrade's operation began and failed unseen, before another user's. The next
+// TestDelegateUsesNewTokenAfterItsUpdateFailedUnseen: the upgrade's operation began and failed unseen, before another user's. The next
 // request uses another token: the cloud would take the same request for a repetition, and begin nothing.
-func TestDelegateMissesItsOperation(t *testing.T) {
+func TestDelegateUsesNewTokenAfterItsUpdateFailedUnseen(t *testing.T) {
 	s := newManagedScene(t, old("old-a-1"))
 	first := s.next()
 	s.do(first.Actions...)
@@ -128,9 +128,9 @@ func TestDelegateMissesItsOperation(t *testing.T) {
 	}
 }
 
-// TestDelegateWaitsForItsOperation: a request was accepted, or another operation prevented it. It is repeated only
+// TestDelegateRepeatsRequestOnlyAfterNewReading: a request was accepted, or another operation prevented it. It is repeated only
 // after a reading that is new enough does not show its operation.
-func TestDelegateWaitsForItsOperation(t *testing.T) {
+func TestDelegateRepeatsRequestOnlyAfterNewReading(t *testing.T) {
 	for _, outcome := range []nodegroup.Outcome{nodegroup.OutcomeDone, nodegroup.OutcomeMoved} {
 		s := newManagedScene(t, old("old-a-1"))
 		s.answer(s.next().Actions[0], outcome, "")
@@ -145,8 +145,8 @@ func TestDelegateWaitsForItsOperation(t *testing.T) {
 	}
 }
 
-// TestDelegateForces checks that --on-timeout=force is passed on (EKS E43).
-func TestDelegateForces(t *testing.T) {
+// TestDelegatePassesForceToTheCloud checks that --on-timeout=force is passed on (EKS E43).
+func TestDelegatePassesForceToTheCloud(t *testing.T) {
 	for onTimeout, want := range map[record.OnTimeout]bool{record.Fail: false, record.Force: true} {
 		s := newManagedScene(t, old("old-a-1"))
 		s.Request.OnTimeout = onTimeout
@@ -157,9 +157,9 @@ func TestDelegateForces(t *testing.T) {
 	}
 }
 
-// TestDelegateNamesWhatBlocks: the upgrade names the pods that the cloud cannot evict. It names those on all cordoned
+// TestDelegateNamesPodsThatTheCloudCannotEvict: the upgrade names the pods that the cloud cannot evict. It names those on all cordoned
 // nodes until a drain is seen, then those on draining nodes with the time at which the cloud gives up (EKS E41, E52).
-func TestDelegateNamesWhatBlocks(t *testing.T) {
+func TestDelegateNamesPodsThatTheCloudCannotEvict(t *testing.T) {
 	web := func(name string) *corev1.Pod { return build.Pod(name, build.App("web")) }
 	s := following(t, old("old-a-1", web("web-1"), build.Pod("free", build.App("free"))), old("old-b-1", web("web-2")))
 	s.budgets(build.Budget("web", build.Counts(2, 2, 2)))
@@ -192,10 +192,10 @@ func TestDelegateNamesWhatBlocks(t *testing.T) {
 	}
 }
 
-// TestDelegateDistinguishesEvictions: a node counts as draining if one of its pods was evicted or has gone unseen. It
+// TestDelegateDetectsDrainFromEvictedPods: a node counts as draining if one of its pods was evicted or has gone unseen. It
 // does not if a pod completes or is deleted by its controller, or was evicted before the operation began and takes long
 // to end (EKS E52).
-func TestDelegateDistinguishesEvictions(t *testing.T) {
+func TestDelegateDetectsDrainFromEvictedPods(t *testing.T) {
 	cases := map[string]struct {
 		ends     []func(*corev1.Pod)
 		gone     bool
@@ -242,9 +242,9 @@ func TestDelegateDistinguishesEvictions(t *testing.T) {
 	}
 }
 
-// TestDelegateNamesWhatMayBlock: the cloud drains more nodes at once than are seen draining. The upgrade also names the
+// TestDelegateNamesPodsThatMayBlockConcurrentDrains: the cloud drains more nodes at once than are seen draining. The upgrade also names the
 // pods of nodes that none has left yet (EKS E52).
-func TestDelegateNamesWhatMayBlock(t *testing.T) {
+func TestDelegateNamesPodsThatMayBlockConcurrentDrains(t *testing.T) {
 	for width, want := range map[int]int{1: 0, 2: 1} {
 		s := following(t, old("old-a-1", build.Pod("free", build.App("free"))), old("old-b-1", build.Pod("web-1", build.App("web"))))
 		s.Request.MaxUnavailable = width
@@ -314,8 +314,8 @@ func TestDelegateExplainsFailures(t *testing.T) {
 	}
 }
 
-// TestDelegateSucceeds: the upgrade waits until the last outdated nodes are gone (EKS E49), but not without limit.
-func TestDelegateSucceeds(t *testing.T) {
+// TestDelegateWaitsForRemovalOfLastOutdatedNodes: the upgrade waits until the last outdated nodes are gone (EKS E49), but not without limit.
+func TestDelegateWaitsForRemovalOfLastOutdatedNodes(t *testing.T) {
 	s := following(t, old("old-a-1"), current("new-a-1"))
 	s.operate("u1", nodegroup.OperationSucceeded, s.Group.Wanted)
 	if step := s.next(); step.Finished || step.Status.Waiting != "the last outdated nodes to be removed" {
@@ -411,9 +411,9 @@ func TestDelegateStopsWhileTheCloudContinues(t *testing.T) {
 	}
 }
 
-// TestDelegateMeetsAnother: another operation follows the upgrade's own. The upgrade follows it if it has the same
+// TestDelegateFollowsOtherUpdateWithSameTarget: another operation follows the upgrade's own. The upgrade follows it if it has the same
 // target, and stops otherwise.
-func TestDelegateMeetsAnother(t *testing.T) {
+func TestDelegateFollowsOtherUpdateWithSameTarget(t *testing.T) {
 	s := following(t, old("old-a-1"))
 	s.operate("u2", nodegroup.OperationRunning, s.Group.Wanted)
 	if step := s.next(); step.Record.Delegation.ID != "u2" {
@@ -426,8 +426,8 @@ func TestDelegateMeetsAnother(t *testing.T) {
 	}
 }
 
-// TestDelegateRefusesVerbs checks the reason why a verb is refused, and the remedy.
-func TestDelegateRefusesVerbs(t *testing.T) {
+// TestDelegateRefusesPauseAndRollback checks the reason why a verb is refused, and the remedy.
+func TestDelegateRefusesPauseAndRollback(t *testing.T) {
 	s := following(t, old("old-a-1"))
 	checkError(t, upgrade.Allows(&s.Record, record.VerbPause), "EKS cannot pause an update: it runs until it has finished, or until a node cannot be drained")
 	checkError(t, upgrade.CheckOffered(&s.Record, record.VerbPause), upgrade.Allows(&s.Record, record.VerbPause).Error())
@@ -437,8 +437,8 @@ func TestDelegateRefusesVerbs(t *testing.T) {
 	checkError(t, upgrade.Allows(&s.Record, record.VerbRollback), "EKS cannot take a node group back to an older version: create a node group of the older release beside it and move the pods there")
 }
 
-// TestDelegateWaitsForAReading: the upgrade waits while the cloud does not show its operations.
-func TestDelegateWaitsForAReading(t *testing.T) {
+// TestDelegateWaitsWhileCloudShowsNoUpdates: the upgrade waits while the cloud does not show its operations.
+func TestDelegateWaitsWhileCloudShowsNoUpdates(t *testing.T) {
 	s := following(t, old("old-a-1"))
 	s.Group.Managed, s.Group.Refusal = nil, "eks:DescribeNodegroup is denied"
 	if step := s.next(); step.Finished || step.Status.Waiting != "EKS to report on the group: eks:DescribeNodegroup is denied" {
@@ -459,9 +459,9 @@ func TestDelegateIgnoresOlderReadings(t *testing.T) {
 	}
 }
 
-// TestDelegateLosesItsOperation: the cloud no longer shows the operation. If all readings of several minutes leave it
+// TestDelegateJudgesByNodesWhenItsUpdateDisappears: the cloud no longer shows the operation. If all readings of several minutes leave it
 // out, the nodes show how it ended. The same command begins another operation.
-func TestDelegateLosesItsOperation(t *testing.T) {
+func TestDelegateJudgesByNodesWhenItsUpdateDisappears(t *testing.T) {
 	for name, older := range map[string]nodegroup.Operation{
 		"no other":            {},
 		"an older one failed": {ID: "u0", State: nodegroup.OperationFailed, To: nodegroup.Revision{ID: "2"}, Began: start.Add(-time.Hour)},
@@ -573,8 +573,8 @@ func TestDelegateIgnoresOldOperationsThatReappear(t *testing.T) {
 	}
 }
 
-// TestDelegateReadsAgain: time in which the cloud does show the operation does not count as loss.
-func TestDelegateReadsAgain(t *testing.T) {
+// TestDelegateCountsOnlyUninterruptedAbsenceOfUpdate: time in which the cloud does show the operation does not count as loss.
+func TestDelegateCountsOnlyUninterruptedAbsenceOfUpdate(t *testing.T) {
 	s := following(t, old("old-a-1"))
 	running := s.operate("u1", nodegroup.OperationRunning, s.Group.Wanted)
 	running.Began = s.Now
@@ -591,9 +591,9 @@ func TestDelegateReadsAgain(t *testing.T) {
 	}
 }
 
-// TestKnowsAdded checks whether it is known which nodes a cloud must give back: its operation began after the upgrade,
+// TestDelegateKnowsWhichAddedNodesTheCloudRemoves checks whether it is known which nodes a cloud must give back: its operation began after the upgrade,
 // or it adds none (EKS E50, E60).
-func TestKnowsAdded(t *testing.T) {
+func TestDelegateKnowsWhichAddedNodesTheCloudRemoves(t *testing.T) {
 	ours := record.Record{Started: start, Sizes: nodegroup.Sizes{Desired: 3}}
 	for _, c := range []struct {
 		record  record.Record

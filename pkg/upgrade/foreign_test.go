@@ -41,7 +41,7 @@ func TestForeignInstanceIsNotTerminated(t *testing.T) {
 }
 
 // An abort forgets what the record says of another machine.
-func TestAbortForgetsForeignInstance(t *testing.T) {
+func TestAbortIgnoresInstanceThatDoesNotBelongToNode(t *testing.T) {
 	s, _ := removing(t, true)
 	s.edit("old-a-1", func(n *record.NodeRecord) { n.Instance = "i-database" })
 	s.crash()
@@ -127,9 +127,9 @@ func TestDrainedNodeIsTerminatedAfterACrash(t *testing.T) {
 	}
 }
 
-// TestKeptNodeIsReplaced: a user makes a drained node schedulable whose termination was delayed. The node does not show
+// TestDrainedNodeThatAUserUncordonsIsStillReplaced: a user makes a drained node schedulable whose termination was delayed. The node does not show
 // its drain any more, and the upgrade does not end without replacing it.
-func TestKeptNodeIsReplaced(t *testing.T) {
+func TestDrainedNodeThatAUserUncordonsIsStillReplaced(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.Request.Surge, s.Request.Settle = 1, duration(0)
 	s.do(s.next().Actions...)
@@ -156,8 +156,8 @@ func TestKeptNodeIsReplaced(t *testing.T) {
 	}
 }
 
-// S32: TestForeignMarksAreFound: a node has marks of an upgrade with another name or in another namespace.
-func TestForeignMarksAreFound(t *testing.T) {
+// S32: TestNodeMarksOfAnotherUpgradeAreFound: a node has marks of an upgrade with another name or in another namespace.
+func TestNodeMarksOfAnotherUpgradeAreFound(t *testing.T) {
 	own := nodemark.Owner{Namespace: "kube-system", Group: "workers"}
 	running, over := record.Record{Run: "r9", Phase: record.PhaseUpgrade}, record.Record{Run: "r9", Phase: record.PhaseUpgrade, Result: record.Succeeded}
 	cases := map[string]struct {

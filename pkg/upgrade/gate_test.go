@@ -138,9 +138,9 @@ func (g *gateScene) tellController(read drain.Controller) {
 	g.Controllers = map[drain.Workload]drain.Controller{{Namespace: build.Namespace, Kind: "ReplicaSet", Name: "web"}: read}
 }
 
-// TestPodsThatAreNotCreated: if a workload's pods are not created, no further node is started, and the upgrade stops
+// TestUpgradeStopsWhenReplacementPodsAreNotCreated: if a workload's pods are not created, no further node is started, and the upgrade stops
 // with the reason.
-func TestPodsThatAreNotCreated(t *testing.T) {
+func TestUpgradeStopsWhenReplacementPodsAreNotCreated(t *testing.T) {
 	const quota = `pods "web-" is forbidden: exceeded quota`
 	for name, c := range map[string]struct {
 		read drain.Controller
@@ -206,9 +206,9 @@ func TestUnreadyPodsAreNoReplacements(t *testing.T) {
 	}
 }
 
-// TestPodsThatComeOneAfterTheOther: two pods of a StatefulSet are missing, and it creates the second after the first became ready. The
+// TestOrderedStatefulSetPodsAreExpectedOneByOne: two pods of a StatefulSet are missing, and it creates the second after the first became ready. The
 // workload is not reported as unhealthy before the second is late.
-func TestPodsThatComeOneAfterTheOther(t *testing.T) {
+func TestOrderedStatefulSetPodsAreExpectedOneByOne(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
 	first := g.add("web-8", build.Unready)
@@ -236,9 +236,9 @@ func TestPodsThatComeOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// TestPodsThatWaitForAnEnd: a StatefulSet creates no pod while one with a lower ordinal is ending. During the drain of
+// TestStatefulSetMayWaitForItsTerminatingPod: a StatefulSet creates no pod while one with a lower ordinal is ending. During the drain of
 // that pod's node the workload is not reported, unless finalizers keep the pod.
-func TestPodsThatWaitForAnEnd(t *testing.T) {
+func TestStatefulSetMayWaitForItsTerminatingPod(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
 	ending := g.at("old-a-1").Pods[0].DeepCopy()
@@ -320,8 +320,8 @@ func TestAllUnhealthyWorkloadsCanBeIgnored(t *testing.T) {
 	g.wantStopped("or evict even their last ready pods with --ignore-unready=shop/ReplicaSet/api,shop/ReplicaSet/cart,shop/ReplicaSet/db,shop/ReplicaSet/search,shop/ReplicaSet/web")
 }
 
-// TestPodsThatFinalizersKeep: the message names the pod that prevents the creation of another.
-func TestPodsThatFinalizersKeep(t *testing.T) {
+// TestUnhealthyMessageNamesPodKeptByFinalizer: the message names the pod that prevents the creation of another.
+func TestUnhealthyMessageNamesPodKeptByFinalizer(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
 	kept := build.Pod("web-0", build.Created(start.Add(-time.Hour)), build.On("cur-a-1"))
@@ -333,8 +333,8 @@ func TestPodsThatFinalizersKeep(t *testing.T) {
 	g.wantHeld(g.step(), "1 pod is not created: pod web-0 on node cur-a-1 should be gone, but its finalizers keep it (example.com/hold)")
 }
 
-// TestPodsThatWereScaledAway: pods that the owner scaled away are not missing and cause no outage.
-func TestPodsThatWereScaledAway(t *testing.T) {
+// TestPodsScaledDownByUserAreNotMissing: pods that the owner scaled away are not missing and cause no outage.
+func TestPodsScaledDownByUserAreNotMissing(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
 	g.tellController(drain.Controller{Replicas: 0})
@@ -354,9 +354,9 @@ func TestPodsThatWereScaledAway(t *testing.T) {
 	}
 }
 
-// TestPodsThatNoNodeTakes: no further node is started if no node of the kind would take a pod, or if a pod waits for
+// TestUnschedulablePodPreventsFurtherDrains: no further node is started if no node of the kind would take a pod, or if a pod waits for
 // room and no new node is expected.
-func TestPodsThatNoNodeTakes(t *testing.T) {
+func TestUnschedulablePodPreventsFurtherDrains(t *testing.T) {
 	device := func(pod *corev1.Pod) {
 		pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}}}}
 	}
@@ -388,10 +388,10 @@ func TestPodsThatNoNodeTakes(t *testing.T) {
 	}
 }
 
-// TestNoRoomComesWhileNoNodeIsReplaced: the owner of a group adds a node for each one that leaves. The first node is
+// TestUpgradeStopsForPendingPodAfterNodeIsSkipped: the owner of a group adds a node for each one that leaves. The first node is
 // given up with a pod that does not end. The next node waits for a pod that waits for room. That pod is late, and the
 // upgrade stops.
-func TestNoRoomComesWhileNoNodeIsReplaced(t *testing.T) {
+func TestUpgradeStopsForPendingPodAfterNodeIsSkipped(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.Request.OnTimeout, g.Request.WaitReplacement = record.Skip, true
 	g.stepUndead()
@@ -410,9 +410,9 @@ func TestNoRoomComesWhileNoNodeIsReplaced(t *testing.T) {
 	}
 }
 
-// TestRoomForPodsNeverComes: a pod is Pending, every remaining node has pods of its workload, and the cloud does not replace the
+// TestUpgradeStopsIfPendingPodGetsNoNodeInBootTimeout: a pod is Pending, every remaining node has pods of its workload, and the cloud does not replace the
 // terminated node. maxUnavailable would allow further nodes, but the upgrade must stop after the boot timeout.
-func TestRoomForPodsNeverComes(t *testing.T) {
+func TestUpgradeStopsIfPendingPodGetsNoNodeInBootTimeout(t *testing.T) {
 	index := drain.NewWorkloadIndex(drain.Facts{})
 	var members []nodegroup.Member
 	for _, name := range []string{"0", "1", "2", "3"} {
@@ -439,9 +439,9 @@ func TestRoomForPodsNeverComes(t *testing.T) {
 	}
 }
 
-// TestLastReadyPodOfAFaultyWorkload: a workload that had one ready pod before keeps it while its other pods cannot become
+// TestLastReadyPodStaysWhileOtherPodsCrash: a workload that had one ready pod before keeps it while its other pods cannot become
 // ready, and the upgrade stops. A pod that is not ready without a fault may be a standby.
-func TestLastReadyPodOfAFaultyWorkload(t *testing.T) {
+func TestLastReadyPodStaysWhileOtherPodsCrash(t *testing.T) {
 	crashing := func(pod *corev1.Pod) {
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
@@ -482,9 +482,9 @@ func TestLastReadyPodOfAFaultyWorkload(t *testing.T) {
 	}
 }
 
-// TestReadinessThatDoesNotLast: a pod that is ready between two crashes counts only after it has been ready for half a
+// TestCrashingPodCountsAsReadyOnlyAfterHalfAMinute: a pod that is ready between two crashes counts only after it has been ready for half a
 // minute.
-func TestReadinessThatDoesNotLast(t *testing.T) {
+func TestCrashingPodCountsAsReadyOnlyAfterHalfAMinute(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
 	g.pass(10 * time.Second)
@@ -551,10 +551,10 @@ func TestBrieflyUnreadyPodsAreExpected(t *testing.T) {
 	}
 }
 
-// TestPodsThatOnlyTheSurgeHadRoomFor: a pod was Pending before the upgrade, and became ready on a node that the upgrade
+// TestPodPendingBeforeUpgradeIsNotExpectedAfterIt: a pod was Pending before the upgrade, and became ready on a node that the upgrade
 // added. At the end another pod of the workload has no room. As many pods are ready as before, unless the Pending pod
 // had its node before.
-func TestPodsThatOnlyTheSurgeHadRoomFor(t *testing.T) {
+func TestPodPendingBeforeUpgradeIsNotExpectedAfterIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		placed, added time.Duration
 		want          record.Result
@@ -586,8 +586,8 @@ func TestPodsThatOnlyTheSurgeHadRoomFor(t *testing.T) {
 	}
 }
 
-// TestTheEndIsAwaited: an upgrade does not succeed while a workload has fewer ready pods than before its last node.
-func TestTheEndIsAwaited(t *testing.T) {
+// TestUpgradeEndWaitsForReadyPodsAsBefore: an upgrade does not succeed while a workload has fewer ready pods than before its last node.
+func TestUpgradeEndWaitsForReadyPodsAsBefore(t *testing.T) {
 	g := newGateScene(t, 1)
 	g.pass(time.Second)
 	if step := g.step(); step.Finished {
@@ -605,8 +605,8 @@ func TestTheEndIsAwaited(t *testing.T) {
 	}
 }
 
-// TestTheEndIsNotAwaitedForEver: if a workload stays without its pods, the upgrade ends and names it.
-func TestTheEndIsNotAwaitedForEver(t *testing.T) {
+// TestUpgradeStopsAtTheEndIfWorkloadStaysUnhealthy: if a workload stays without its pods, the upgrade ends and names it.
+func TestUpgradeStopsAtTheEndIfWorkloadStaysUnhealthy(t *testing.T) {
 	g := newGateScene(t, 1)
 	g.step()
 	g.add("web-9", build.Unready)
@@ -615,9 +615,9 @@ func TestTheEndIsNotAwaitedForEver(t *testing.T) {
 	g.wantStopped("pod web-9 on node cur-a-1: it is not ready after 30s")
 }
 
-// TestProgressGivesTime: if a workload gains a ready pod, its time limit restarts. It does not if the workload gains
+// TestEachNewReadyPodRestartsUnhealthyTimeLimit: if a workload gains a ready pod, its time limit restarts. It does not if the workload gains
 // and loses the pod.
-func TestProgressGivesTime(t *testing.T) {
+func TestEachNewReadyPodRestartsUnhealthyTimeLimit(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
 	late := g.add("web-9", build.Unready)
@@ -653,9 +653,9 @@ func TestProgressGivesTime(t *testing.T) {
 	}
 }
 
-// TestATargetThatMovesHasItsOwnCanary: a pod left a node in drain and waits for room. Then the target moves. The node
+// TestNodeInDrainIsCanaryOfNewTarget: a pod left a node in drain and waits for room. Then the target moves. The node
 // is the canary of the new target, too: its other pod does not wait for a canary node.
-func TestATargetThatMovesHasItsOwnCanary(t *testing.T) {
+func TestNodeInDrainIsCanaryOfNewTarget(t *testing.T) {
 	g := newGateScene(t, 1)
 	other := build.Pod("web-5", build.Created(start.Add(-time.Hour)), build.On("old-a-0"))
 	m := g.at("old-a-0")
@@ -674,9 +674,9 @@ func TestATargetThatMovesHasItsOwnCanary(t *testing.T) {
 	}
 }
 
-// TestPodsThatTakeTurnsToCrashHaveOneTime: at any moment one of two new pods crashes. Each is ready for a while between
+// TestPodsCrashingInTurnShareOneTimeLimit: at any moment one of two new pods crashes. Each is ready for a while between
 // crashes, but that does not give the workload more time.
-func TestPodsThatTakeTurnsToCrashHaveOneTime(t *testing.T) {
+func TestPodsCrashingInTurnShareOneTimeLimit(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
 	pods := []*corev1.Pod{g.add("web-8", build.Unready), g.add("web-9", build.Unready)}
@@ -704,9 +704,9 @@ func TestPodsThatTakeTurnsToCrashHaveOneTime(t *testing.T) {
 	t.Error("it does not stop")
 }
 
-// TestMissingPodsAreKnownWhileAnotherIsLate: two pods leave the first node. One new pod becomes ready late. A quota
+// TestUncreatedPodBlocksNextNodeAfterLatePodIsReady: two pods leave the first node. One new pod becomes ready late. A quota
 // refuses the other pod. When the late pod is ready, the upgrade still starts no other node (I11).
-func TestMissingPodsAreKnownWhileAnotherIsLate(t *testing.T) {
+func TestUncreatedPodBlocksNextNodeAfterLatePodIsReady(t *testing.T) {
 	g := newGateScene(t, 4)
 	g.Request.Settle = duration(time.Minute)
 	second := build.Pod("web-9", build.Created(start.Add(-time.Hour)), build.On("old-a-0"))
@@ -743,9 +743,9 @@ func (g *gateScene) wantNoneStarted(step upgrade.Step) {
 	}
 }
 
-// TestMissingPodsHaveOneTime: a quota refuses a pod forever, and another pod of the workload is unready for 10 s now
+// TestFlappingPodDoesNotExtendTimeLimitOfUncreatedPod: a quota refuses a pod forever, and another pod of the workload is unready for 10 s now
 // and then. The upgrade stops nevertheless (I11).
-func TestMissingPodsHaveOneTime(t *testing.T) {
+func TestFlappingPodDoesNotExtendTimeLimitOfUncreatedPod(t *testing.T) {
 	for _, ready := range []time.Duration{50 * time.Second, 3 * time.Minute} {
 		t.Run(fmt.Sprint(ready), func(t *testing.T) {
 			g := newGateScene(t, 1)
@@ -781,9 +781,9 @@ func TestMissingPodsHaveOneTime(t *testing.T) {
 	}
 }
 
-// TestMissingPodsHaveOneTimeWhileOthersTakeTurns: a quota refuses one pod forever, and one of two other pods is always
+// TestPodsUnreadyInTurnDoNotExtendTimeLimitOfWorkload: a quota refuses one pod forever, and one of two other pods is always
 // unready. The time limit does not restart with each of them (I11).
-func TestMissingPodsHaveOneTimeWhileOthersTakeTurns(t *testing.T) {
+func TestPodsUnreadyInTurnDoNotExtendTimeLimitOfWorkload(t *testing.T) {
 	g := newGateScene(t, 1)
 	for _, name := range []string{"web-1", "web-2"} {
 		pod := build.Pod(name, build.Created(start.Add(-time.Hour)), build.On("old-a-0"))
@@ -814,9 +814,9 @@ func TestMissingPodsHaveOneTimeWhileOthersTakeTurns(t *testing.T) {
 	t.Errorf("after %s it has not ended", g.Now.Sub(start))
 }
 
-// TestLastReadyPodBesideOneThatNoNodeTakes: the scheduler has found no node for one of two pods for an hour, for example because its volume is
+// TestLastReadyPodStaysWhileOtherPodIsUnschedulable: the scheduler has found no node for one of two pods for an hour, for example because its volume is
 // in a zone without nodes. The other pod is not evicted, and the upgrade stops (I11, I12), also in a group with a cloud.
-func TestLastReadyPodBesideOneThatNoNodeTakes(t *testing.T) {
+func TestLastReadyPodStaysWhileOtherPodIsUnschedulable(t *testing.T) {
 	for _, surge := range []int{0, 1} {
 		t.Run(fmt.Sprintf("surge %d", surge), func(t *testing.T) {
 			spec := groupSketch{outdated: map[string]int{"a": 2}, current: map[string]int{"a": 1}, provider: "aws", zonal: true, pointed: "2"}.spec()
@@ -847,9 +847,9 @@ func TestLastReadyPodBesideOneThatNoNodeTakes(t *testing.T) {
 	}
 }
 
-// TestAPodThatDoesNotEndIsLimited: the only pod that left a node does not end, so that no pod takes its
+// TestUpgradeStopsIfTerminatingPodBlocksItsReplacement: the only pod that left a node does not end, so that no pod takes its
 // place. The node is given up when its drain timeout ends, and the upgrade stops soon after that.
-func TestAPodThatDoesNotEndIsLimited(t *testing.T) {
+func TestUpgradeStopsIfTerminatingPodBlocksItsReplacement(t *testing.T) {
 	const why = "shop/StatefulSet/web (2 of 3 ready): an evicted pod must end before its replacement is created: pod web-0 on node old-a-0"
 	g := newGateScene(t, 3)
 	g.Request.OnTimeout = record.Skip
@@ -908,10 +908,10 @@ func TestOneNodeIsTheCanaryOfEachWorkload(t *testing.T) {
 	}
 }
 
-// TestNodesDrainInParts: each node has a pod of the workload web and a pod of its own workload. Pods of web have left the first node, and the
+// TestNodesDrainOtherPodsWhileWorkloadWaitsForNewPod: each node has a pod of the workload web and a pod of its own workload. Pods of web have left the first node, and the
 // first new one is not ready yet. While half of the window is free, further nodes are started: their own pods leave, and those of web stay.
 // A node is not started if one of its pods could be kept for longer.
-func TestNodesDrainInParts(t *testing.T) {
+func TestNodesDrainOtherPodsWhileWorkloadWaitsForNewPod(t *testing.T) {
 	window := func(n int) func(*gateScene) {
 		return func(g *gateScene) { g.Request.Window, g.Request.MaxUnavailable = n, n }
 	}
@@ -1040,9 +1040,9 @@ func (g *gateScene) addPair() {
 	g.budgets(build.Budget("web", build.Counts(4, 4, 1)), build.Budget("pair", build.Counts(5, 5, 1)))
 }
 
-// TestControllersHaveTimeToCreatePods: if other pods of its workload became ready before, a missing pod defers further
+// TestControllerHasOneSecondToCreateReplacementPod: if other pods of its workload became ready before, a missing pod defers further
 // nodes only after a second.
-func TestControllersHaveTimeToCreatePods(t *testing.T) {
+func TestControllerHasOneSecondToCreateReplacementPod(t *testing.T) {
 	for settle, want := range map[time.Duration]int{0: 3, time.Second: 2} {
 		g := newGateScene(t, 4)
 		g.budgets(build.Budget("web", build.Counts(4, 4, 1)))
@@ -1063,9 +1063,9 @@ func TestControllersHaveTimeToCreatePods(t *testing.T) {
 	}
 }
 
-// TestFewPodsAreAwayAtOnce: in a window of any size, at most a quarter of a workload's pods leave together, or one,
+// TestAtMostAQuarterOfWorkloadIsEvictedTogether: in a window of any size, at most a quarter of a workload's pods leave together, or one,
 // unless a budget of its owner limits them (I15).
-func TestFewPodsAreAwayAtOnce(t *testing.T) {
+func TestAtMostAQuarterOfWorkloadIsEvictedTogether(t *testing.T) {
 	for name, c := range map[string]struct {
 		pods, atOnce int
 		desired      int32 // the pods that a budget keeps; negative for no budget
@@ -1120,9 +1120,9 @@ func (g *gateScene) countEmptied() (n int) {
 	return n
 }
 
-// TestHeldPodsAreAwaited: the upgrade waits for a pod as its owner asks, and deletes it when its node's drain timeout
+// TestUpgradeEndWaitsForDoNotDisruptPodThatWasForced: the upgrade waits for a pod as its owner asks, and deletes it when its node's drain timeout
 // ends. The upgrade does not end before that pod has come back, too.
-func TestHeldPodsAreAwaited(t *testing.T) {
+func TestUpgradeEndWaitsForDoNotDisruptPodThatWasForced(t *testing.T) {
 	g := newGateScene(t, 1)
 	g.Request.RespectDoNotDisrupt, g.Request.OnTimeout = true, record.Force
 	held := g.at("old-a-0").Pods[0]
@@ -1144,9 +1144,9 @@ func TestHeldPodsAreAwaited(t *testing.T) {
 	}
 }
 
-// TestSlowPodsHaveTheirTimeEach: each of several pods that start one after the other has its own time, even if others
+// TestEachSlowNewPodHasItsOwnTimeLimit: each of several pods that start one after the other has its own time, even if others
 // were deleted during the upgrade.
-func TestSlowPodsHaveTheirTimeEach(t *testing.T) {
+func TestEachSlowNewPodHasItsOwnTimeLimit(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
 	first := g.add("web-8", build.Unready)
@@ -1172,9 +1172,9 @@ func TestSlowPodsHaveTheirTimeEach(t *testing.T) {
 	}
 }
 
-// TestOwnersNodesThatTakeNoPods: in a group without a cloud, the owner added as many nodes as were drained. The upgrade
+// TestUpgradeDoesNotWaitForeverForUnschedulableManualNode: in a group without a cloud, the owner added as many nodes as were drained. The upgrade
 // does not wait forever for a node that takes no pods.
-func TestOwnersNodesThatTakeNoPods(t *testing.T) {
+func TestUpgradeDoesNotWaitForeverForUnschedulableManualNode(t *testing.T) {
 	s := newManualScene(t, "old-a-1")
 	s.rest()
 	s.pass(time.Hour)
@@ -1222,9 +1222,9 @@ func TestWorkloadsAreNamedWhileTheOwnerIsAwaited(t *testing.T) {
 	}
 }
 
-// TestMovesNameRefusedPods: a Deployment is restarted to move its only pod, but its new pod is refused. The upgrade
+// TestRestartOfDeploymentReportsRefusedPod: a Deployment is restarted to move its only pod, but its new pod is refused. The upgrade
 // finds that out and says so.
-func TestMovesNameRefusedPods(t *testing.T) {
+func TestRestartOfDeploymentReportsRefusedPod(t *testing.T) {
 	g := newGateScene(t, 1)
 	solo := build.Pod("solo-0", build.Created(start.Add(-time.Hour)), build.OwnedBy("ReplicaSet", "solo-1"), build.On("old-a-0"))
 	solo.Labels = map[string]string{"pod-template-hash": "1"}
@@ -1264,9 +1264,9 @@ func TestClosedBudgetsNameTheirCause(t *testing.T) {
 	}
 }
 
-// TestPodsThatEndBeforeTheyAreLate: each new pod ends before it is late, for example because the kubelet rejects it, and another takes its
+// TestUpgradeStopsIfNewPodsKeepExitingBeforeReady: each new pod ends before it is late, for example because the kubelet rejects it, and another takes its
 // place (I11).
-func TestPodsThatEndBeforeTheyAreLate(t *testing.T) {
+func TestUpgradeStopsIfNewPodsKeepExitingBeforeReady(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
 	for i := range 200 {
@@ -1288,9 +1288,9 @@ func TestPodsThatEndBeforeTheyAreLate(t *testing.T) {
 	t.Errorf("after %s it waits for %q, unhealthy %v", g.Now.Sub(start), step.Status.Waiting, step.Status.Unhealthy)
 }
 
-// TestPodsThatTakeLongTurnsToCrashHaveOneTime: two pods crash in turn. Each is ready for two minutes in between, which is long enough to count
+// TestPodsCrashingSlowlyInTurnStopUpgrade: two pods crash in turn. Each is ready for two minutes in between, which is long enough to count
 // as ready. The upgrade stops nevertheless (I11).
-func TestPodsThatTakeLongTurnsToCrashHaveOneTime(t *testing.T) {
+func TestPodsCrashingSlowlyInTurnStopUpgrade(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
 	pods := []*corev1.Pod{g.add("web-8", build.Unready), g.add("web-9", build.Unready)}
@@ -1358,8 +1358,8 @@ func TestLastReadyPodAfterTheTargetMoved(t *testing.T) {
 	}
 }
 
-// TestPodsAreExpectedAgainWhenTheOwnerScalesUp: an owner scales a workload down and up again, and its new pods crash (I14).
-func TestPodsAreExpectedAgainWhenTheOwnerScalesUp(t *testing.T) {
+// TestPodsCrashingAfterUserScalesUpStopUpgrade: an owner scales a workload down and up again, and its new pods crash (I14).
+func TestPodsCrashingAfterUserScalesUpStopUpgrade(t *testing.T) {
 	for _, low := range []int{0, 1} {
 		g := newGateScene(t, 3)
 		g.step() // the pod of old-a-0 has left
@@ -1392,9 +1392,9 @@ func TestPodsAreExpectedAgainWhenTheOwnerScalesUp(t *testing.T) {
 	}
 }
 
-// TestCrashesDuringTheLastRequests: all nodes are replaced, a pod crashes while a request to resume a process is tried again, and the upgrade
+// TestPodThatCrashesDuringCleanupFailsUpgrade: all nodes are replaced, a pod crashes while a request to resume a process is tried again, and the upgrade
 // does not end well (I14).
-func TestCrashesDuringTheLastRequests(t *testing.T) {
+func TestPodThatCrashesDuringCleanupFailsUpgrade(t *testing.T) {
 	g := &gateScene{index: drain.NewWorkloadIndex(drain.Facts{})}
 	pod := build.Pod("web-0", build.Created(start.Add(-time.Hour)))
 	g.scene = newScene(t, old("old-a-0", pod), current("cur-a-1"))
@@ -1448,9 +1448,9 @@ func TestCrashesDuringTheLastRequests(t *testing.T) {
 	}
 }
 
-// TestOrderedPodsThatWaitForRoom: an ordered StatefulSet creates no further pod while its first pod is Pending and
+// TestOrderedStatefulSetMayWaitForPendingPod: an ordered StatefulSet creates no further pod while its first pod is Pending and
 // waits for a new node. That includes a pod that was Pending before a rollback began (I11).
-func TestOrderedPodsThatWaitForRoom(t *testing.T) {
+func TestOrderedStatefulSetMayWaitForPendingPod(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.Request.WaitReplacement, g.Request.BootTimeout = true, duration(20*time.Minute)
 	g.step()
@@ -1516,9 +1516,9 @@ func TestTheEndDoesNotWaitForALostNode(t *testing.T) {
 	t.Errorf("after %s it still waits for %q in phase %q, unhealthy %v", s.Now.Sub(start), step.Status.Waiting, step.Record.Phase, step.Status.Unhealthy)
 }
 
-// TestPodsWithSchedulingGatesAreStandbys: a pod with a scheduling gate waits on purpose. The workload's other pod leaves like a
+// TestPodWithSchedulingGateDoesNotBlockEviction: a pod with a scheduling gate waits on purpose. The workload's other pod leaves like a
 // single pod.
-func TestPodsWithSchedulingGatesAreStandbys(t *testing.T) {
+func TestPodWithSchedulingGateDoesNotBlockEviction(t *testing.T) {
 	g := newGateScene(t, 1)
 	gate := build.Pod("web-gated", build.Created(start.Add(-time.Hour)), build.On(""), build.Unready)
 	gate.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/wait"}}
@@ -1573,8 +1573,8 @@ func TestSurgePodsAreNotScaledBack(t *testing.T) {
 	}
 }
 
-// TestPodsThatEndAreNotScaledBack: a terminating pod of a StatefulSet does not mean that the owner scaled it up again.
-func TestPodsThatEndAreNotScaledBack(t *testing.T) {
+// TestTerminatingPodIsNotMistakenForScaleUp: a terminating pod of a StatefulSet does not mean that the owner scaled it up again.
+func TestTerminatingPodIsNotMistakenForScaleUp(t *testing.T) {
 	g := newGateScene(t, 1)
 	g.index = drain.NewWorkloadIndex(drain.Facts{})
 	own := build.OwnedBy("StatefulSet", "db")
@@ -1609,8 +1609,8 @@ func TestPodsThatEndAreNotScaledBack(t *testing.T) {
 	}
 }
 
-// TestSlowKubeletsReplaceNoPods: if a kubelet starts a pod late, the pod's time begins only then.
-func TestSlowKubeletsReplaceNoPods(t *testing.T) {
+// TestPodTimeLimitStartsWhenKubeletStartsPod: if a kubelet starts a pod late, the pod's time begins only then.
+func TestPodTimeLimitStartsWhenKubeletStartsPod(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
 	pod := g.add("web-9", func(p *corev1.Pod) { setReady(p, false, g.Now) })
@@ -1636,9 +1636,9 @@ func unplaced(pod *corev1.Pod) {
 	}
 }
 
-// TestPodsThatAreRefusedAfterTheOwnerScalesUp: an owner scales a workload down and up again, and its new pods are
+// TestPodsRefusedAfterUserScalesUpStopUpgrade: an owner scales a workload down and up again, and its new pods are
 // refused. No other pod of the workload leaves a node, so its controller must be read before the end (I14).
-func TestPodsThatAreRefusedAfterTheOwnerScalesUp(t *testing.T) {
+func TestPodsRefusedAfterUserScalesUpStopUpgrade(t *testing.T) {
 	const quota = `pods "web-" is forbidden: exceeded quota`
 	g := newGateScene(t, 2)
 	g.Request.Settle = duration(time.Minute)
@@ -1665,9 +1665,9 @@ func TestPodsThatAreRefusedAfterTheOwnerScalesUp(t *testing.T) {
 	}
 }
 
-// TestPreemptedPodsThatWaitForRoom: new pods of a workload are preempted while they start, and the next one waits for a node. That time does
+// TestPreemptedPodsAreNotCountedAsCrashing: new pods of a workload are preempted while they start, and the next one waits for a node. That time does
 // not count as time in which pods end before they are ready (I11).
-func TestPreemptedPodsThatWaitForRoom(t *testing.T) {
+func TestPreemptedPodsAreNotCountedAsCrashing(t *testing.T) {
 	for preempted := range 5 {
 		g := newGateScene(t, 3)
 		g.Request.WaitReplacement = true
@@ -1701,9 +1701,9 @@ func TestPreemptedPodsThatWaitForRoom(t *testing.T) {
 	}
 }
 
-// TestPodsThatWaitForANodeThatBoots: another workload has used the room of the new node, and a replacement of the first
+// TestPendingPodMayWaitForBootingNode: another workload has used the room of the new node, and a replacement of the first
 // node boots. A pod that waits for it has the boot timeout.
-func TestPodsThatWaitForANodeThatBoots(t *testing.T) {
+func TestPendingPodMayWaitForBootingNode(t *testing.T) {
 	g := &gateScene{index: drain.NewWorkloadIndex(drain.Facts{})}
 	var members []nodegroup.Member
 	for _, name := range []string{"0", "1", "2"} {

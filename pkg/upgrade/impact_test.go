@@ -16,9 +16,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// TestImpacts: at its end an upgrade reports how often each workload was touched, and for how long it lacked pods or
+// TestRecordReportsEvictionsAndOutagesOfWorkloads: at its end an upgrade reports how often each workload was touched, and for how long it lacked pods or
 // had none, even after a crash.
-func TestImpacts(t *testing.T) {
+func TestRecordReportsEvictionsAndOutagesOfWorkloads(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		spec := groupSketch{outdated: map[string]int{"a": 3}, provider: "aws", zonal: true}.spec()
 		addWorkload(&spec, "web", "ReplicaSet", 3, -1)
@@ -52,8 +52,8 @@ func TestImpacts(t *testing.T) {
 	}
 }
 
-// TestImpactsOfMany: if there are more workloads than the record holds, those with the least impact are summed up.
-func TestImpactsOfMany(t *testing.T) {
+// TestRecordSumsImpactOfLeastAffectedWorkloads: if there are more workloads than the record holds, those with the least impact are summed up.
+func TestRecordSumsImpactOfLeastAffectedWorkloads(t *testing.T) {
 	spec := groupSketch{outdated: map[string]int{"a": 3}, provider: "aws", zonal: true}.spec()
 	for i := range 600 {
 		addWorkload(&spec, fmt.Sprintf("app%d", i), "ReplicaSet", 1, -1)

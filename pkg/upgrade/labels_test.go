@@ -11,7 +11,7 @@ import (
 
 // Before an upgrade a current machine whose node lacks a label is outdated. During the upgrade that holds only for
 // machines that lacked it when it began. Otherwise new nodes would be replaced without end (EKS E27, E33).
-func TestJudgeLabels(t *testing.T) {
+func TestMissingLabelMakesNodeOutdatedOnlyFromTheStart(t *testing.T) {
 	group := nodegroup.Group{Can: nodegroup.FullControl()}
 	group.RequireLabels(map[string]string{"image": "ami-2"})
 	lacking := func(name string) nodegroup.Member {
@@ -60,7 +60,7 @@ func TestRollbackForgetsLabels(t *testing.T) {
 }
 
 // A record of an older version does not name its provider.
-func TestCloudless(t *testing.T) {
+func TestRecordWithoutProviderIsRecognizedAsManual(t *testing.T) {
 	labels := record.Request{Current: map[string]string{"image": "ami-2"}}
 	cases := map[string]struct {
 		record record.Record

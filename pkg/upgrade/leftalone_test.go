@@ -75,7 +75,7 @@ func TestAbortLeavesStandbyAlone(t *testing.T) {
 }
 
 // A node whose instance is on Standby is not outdated, whatever its revision.
-func TestJoinStandby(t *testing.T) {
+func TestInstanceOnStandbyIsNotOutdated(t *testing.T) {
 	m := old("old-a-1")
 	m.Instance.State = nodegroup.InstanceStandby
 	group := nodegroup.Group{Provider: "aws", Instances: []nodegroup.Instance{m.Instance}}
@@ -85,7 +85,7 @@ func TestJoinStandby(t *testing.T) {
 }
 
 // The upgrade waits for a machine that a lifecycle hook keeps as long as for a new one, and names it at the end.
-func TestMachineThatDoesNotEnd(t *testing.T) {
+func TestUpgradeStopsWaitingForInstanceThatDoesNotTerminate(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.Request.Settle = duration(0)
 	for range 6 {
@@ -109,7 +109,7 @@ func TestMachineThatDoesNotEnd(t *testing.T) {
 
 // A reading from before a machine's time was over does not prove that the machine is still ending. A Node object that
 // outlives its machine is deleted before the end.
-func TestOnlyMachinesThatAreSeenAreOverdue(t *testing.T) {
+func TestTerminationIsOverdueOnlyIfNewReadingShowsInstance(t *testing.T) {
 	for name, gone := range map[string]bool{"the group was not read since": false, "only its Node object is left": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, old("old-a-1"))

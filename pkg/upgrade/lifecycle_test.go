@@ -27,7 +27,7 @@ func draining(t *testing.T, pods ...*corev1.Pod) *scene {
 	return s
 }
 
-func TestDrainBegins(t *testing.T) {
+func TestStartedNodeGetsDeadlineAndItsPodsAreEvicted(t *testing.T) {
 	s := draining(t, build.Pod("web-0"), build.Pod("agent", build.OwnedBy("DaemonSet", "agent")))
 	step := s.next()
 	wantActions(t, step, "start draining node old-a-1", "evict pod shop/web-0")
@@ -120,7 +120,7 @@ func (s *scene) unanswered() (evictions, blocked int) {
 
 // Two evictions that the API server would write into one budget's status at the same time cost half a second. So the
 // second waits for the first one's answer, or for as long as that should take.
-func TestEvictionsOfABudgetKeepTheirDistance(t *testing.T) {
+func TestEvictionsOfOneBudgetAreSpacedInTime(t *testing.T) {
 	s := draining(t, build.Pod("web-0"), build.Pod("web-1"), build.Pod("web-2"))
 	s.budgets(build.Budget("web", build.Counts(6, 6, 1)))
 	wantActions(t, s.next(), "start draining node old-a-1", "evict pod shop/web-0")
@@ -136,7 +136,7 @@ func TestEvictionsOfABudgetKeepTheirDistance(t *testing.T) {
 
 // Evictions of one budget are as far apart as answers take, within bounds. A server that is slow to write one is as
 // slow to write the next.
-func TestEvictionsOfABudgetKeepTheDistanceOfAnswers(t *testing.T) {
+func TestEvictionSpacingFollowsAPIServerLatency(t *testing.T) {
 	cases := map[string]struct{ took, ago, want time.Duration }{
 		"quick":         {20 * time.Millisecond, time.Second, 100 * time.Millisecond},
 		"slow":          {250 * time.Millisecond, time.Second, 250 * time.Millisecond},
@@ -162,7 +162,7 @@ func TestEvictionsOfABudgetKeepTheDistanceOfAnswers(t *testing.T) {
 
 // No more evictions are in flight than there is room for, and pods of the tightest budgets go first, whatever node they
 // are on.
-func TestEvictionsAtOnce(t *testing.T) {
+func TestConcurrentEvictionsAreLimited(t *testing.T) {
 	s := draining(t, build.Pod("a-0", build.App("a")), build.Pod("b-0", build.App("b")), build.Pod("web-0"))
 	s.budgets(build.Budget("web", build.Counts(4, 4, 3)))
 	s.EvictionsAtOnce = 2
@@ -255,7 +255,7 @@ func TestSpentBudgetIsRemembered(t *testing.T) {
 	}
 }
 
-func TestEvictionIsAskedForAgain(t *testing.T) {
+func TestEvictionIsRetriedWhenBudgetChangesOrAfterHalfAMinute(t *testing.T) {
 	cases := map[string]struct {
 		outcome nodegroup.Outcome
 		later   time.Duration
@@ -296,7 +296,7 @@ func TestEvictionIsAskedForAgain(t *testing.T) {
 }
 
 // E52: the message names who refuses an eviction, and the budget if it is one.
-func TestDenialsAreNamed(t *testing.T) {
+func TestRefusedEvictionMessageNamesPodAndBudget(t *testing.T) {
 	for outcome, want := range map[nodegroup.Outcome]string{
 		nodegroup.OutcomeRefused: "pod shop/web-0: PDB shop/web: somebody says no",
 		nodegroup.OutcomeLater:   "pod shop/web-0: somebody says no",
@@ -382,7 +382,7 @@ func TestPodEvictionFailureSaysWhy(t *testing.T) {
 }
 
 // A node whose drain timeout is over is given up in the same step: no more pods are evicted from it.
-func TestNodeOutOfTimeIsNotDrainedOn(t *testing.T) {
+func TestNodePastItsDrainTimeoutGetsNoMoreEvictions(t *testing.T) {
 	for _, end := range []record.OnTimeout{record.Fail, record.Force, record.Skip} {
 		t.Run(string(end), func(t *testing.T) {
 			s := draining(t, build.Pod("web-0"))
@@ -397,7 +397,7 @@ func TestNodeOutOfTimeIsNotDrainedOn(t *testing.T) {
 }
 
 // E43: remaining pods are deleted, by UID, but not before the drain timeout is over.
-func TestForceOnlyAfterTheLimit(t *testing.T) {
+func TestForceDeletesPodsOnlyAfterDrainTimeout(t *testing.T) {
 	s := draining(t, build.Pod("web-0"), build.Pod("bare", build.Bare))
 	s.Request.OnTimeout, s.Record.Request.OnTimeout = record.Force, record.Force
 	s.budgets(build.Budget("web", build.Counts(3, 3, 3)))
@@ -471,7 +471,7 @@ func TestReturningPodsAreBlocked(t *testing.T) {
 }
 
 // A pod of another controller does not count as a returned pod.
-func TestNewPodsOfOthersAreEvicted(t *testing.T) {
+func TestNewPodOfOtherControllerIsNotCountedAsReturned(t *testing.T) {
 	s := draining(t, build.Pod("web-0"))
 	s.do(s.next().Actions...)
 	s.pass(time.Minute)
@@ -482,7 +482,7 @@ func TestNewPodsOfOthersAreEvicted(t *testing.T) {
 }
 
 // L15: an empty node is drained again when a pod comes, and its settle time begins again.
-func TestEmptyNodeMayFillAgain(t *testing.T) {
+func TestEmptyNodeThatGetsAPodIsDrainedAgain(t *testing.T) {
 	s := draining(t)
 	wantState(t, s.rest(), "old-a-1", record.NodeEmpty)
 	s.pass(50 * time.Second)
@@ -500,7 +500,7 @@ func TestEmptyNodeMayFillAgain(t *testing.T) {
 
 // Two nodes share a budget, and the node that was started first uses it. The other node's drain timeout does not run
 // during that time.
-func TestDrainTimeoutPausesBehindOtherNodes(t *testing.T) {
+func TestDrainTimeoutPausesWhileEarlierNodeUsesTheBudget(t *testing.T) {
 	s := newScene(t, old("old-a-1", build.Pod("web-0")), old("old-a-2", build.Pod("web-1")))
 	s.Request.MaxUnavailable, s.Request.Window = 2, 2
 	s.budgets(build.Budget("web", build.Counts(4, 4, 2))) // both can move when they are started …
@@ -536,7 +536,7 @@ func actionsOf(step upgrade.Step, text string) (found []nodegroup.Action) {
 }
 
 // After a crash it is unknown what a node waited for. Its drain timeout is then the one on record.
-func TestCrashAddsNoTime(t *testing.T) {
+func TestCrashDoesNotExtendDrainTimeout(t *testing.T) {
 	s := newScene(t, old("old-a-1", build.Pod("web-0")), old("old-a-2", build.Pod("web-1")))
 	s.Request.MaxUnavailable, s.Request.Window, s.Request.OnTimeout = 2, 2, record.Skip
 	s.budgets(build.Budget("web", build.Counts(4, 4, 2)))
@@ -557,7 +557,7 @@ func TestCrashAddsNoTime(t *testing.T) {
 }
 
 // E44, E45: an empty node stays for the settle time, and has a label by which load balancers remove it.
-func TestSettle(t *testing.T) {
+func TestEmptyNodeIsTerminatedAfterSettleTime(t *testing.T) {
 	s := draining(t)
 	step := s.rest()
 	wantState(t, step, "old-a-1", record.NodeEmpty)
@@ -574,7 +574,7 @@ func TestSettle(t *testing.T) {
 }
 
 // The machine is not terminated before its node shows the start of the drain.
-func TestTerminationWaitsForTheStartMark(t *testing.T) {
+func TestTerminationWaitsForDrainAnnotationOnNode(t *testing.T) {
 	s := draining(t)
 	s.Record.Request.Settle = duration(0)
 	wantActions(t, s.next(), "start draining node old-a-1")
@@ -634,7 +634,7 @@ func TestLostNodeIsNotWaitedFor(t *testing.T) {
 }
 
 // The time since when a pod is blocked is kept over steps, and begins again after the pod was free.
-func TestBlockedSince(t *testing.T) {
+func TestPodBlockedSinceTimeRestartsAfterPodWasFree(t *testing.T) {
 	closed, open := build.Budget("web", build.Counts(4, 3, 3)), build.Budget("web", build.Counts(4, 4, 3))
 	s := draining(t, build.Pod("web-0"))
 	s.budgets(closed)
@@ -659,7 +659,7 @@ func TestBlockedSince(t *testing.T) {
 
 // The record contains since when a pod has been blocked, if for longer than a minute, so that other processes know it. It
 // is removed once the pod is free.
-func TestBlockedSinceIsRecorded(t *testing.T) {
+func TestRecordStoresSinceWhenAPodIsBlocked(t *testing.T) {
 	blocked := func(step upgrade.Step) map[string]time.Time { return step.Record.Nodes["old-a-1"].Blocked }
 	s := draining(t, build.Pod("web-0"))
 	s.budgets(build.Budget("web", build.Counts(4, 3, 3)))

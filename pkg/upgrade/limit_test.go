@@ -10,7 +10,7 @@ import (
 
 // E41: a node's drain timeout counts only time in which a holder of the lease was at work, both after a crash and in a
 // process that slept. Exactly the time that was left is still left.
-func TestLimitRunsOnlyWhileSomeoneIsAtWork(t *testing.T) {
+func TestDrainTimeoutCountsOnlyTimeOfRunningProcess(t *testing.T) {
 	for name, crashed := range map[string]bool{"after a crash": true, "a laptop that slept": false} {
 		t.Run(name, func(t *testing.T) {
 			s := draining(t, build.Pod("web-0"))
@@ -42,7 +42,7 @@ func TestLimitRunsOnlyWhileSomeoneIsAtWork(t *testing.T) {
 
 // E41: a holder renews the lease, begins a drain and crashes. The idle time is longer than the drain. The node gets
 // back only the time since its drain began, so never more than its whole drain timeout.
-func TestIdleTimeBeforeTheDrainMovesNothing(t *testing.T) {
+func TestIdleTimeBeforeDrainDoesNotExtendDrainTimeout(t *testing.T) {
 	s := draining(t, build.Pod("web-0"))
 	s.budgets(build.Budget("web", build.Counts(3, 3, 3)))
 	s.rest()

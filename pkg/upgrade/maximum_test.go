@@ -73,7 +73,7 @@ func TestAnotherProcessLowersMax(t *testing.T) {
 }
 
 // A maximum that may have been lowered is not raised again before that is certain.
-func TestDoubtfulMaxIsLeftAlone(t *testing.T) {
+func TestGroupMaxIsNotRaisedWhileItsReadingIsUncertain(t *testing.T) {
 	s := roomMade(t)
 	s.Group.Max = 2
 	s.pass(20 * time.Second)

@@ -85,8 +85,8 @@ func TestPauseCancelsTheOperation(t *testing.T) {
 	}
 }
 
-// TestPauseIsWithdrawn: after an operation was cancelled for a pause that was withdrawn since, another one begins.
-func TestPauseIsWithdrawn(t *testing.T) {
+// TestWithdrawnPauseRestartsCancelledOperation: after an operation was cancelled for a pause that was withdrawn since, another one begins.
+func TestWithdrawnPauseRestartsCancelledOperation(t *testing.T) {
 	s := followingOther(t)
 	s.Asked = record.Asked{Verb: record.VerbPause, Run: s.Record.Run, By: "alice"}
 	s.next()
@@ -98,9 +98,9 @@ func TestPauseIsWithdrawn(t *testing.T) {
 	}
 }
 
-// TestPauseBeforeItBegan: a pause takes effect when it is certain that no operation began. Until then no request is
+// TestPauseWaitsUntilNoOperationCanBegin: a pause takes effect when it is certain that no operation began. Until then no request is
 // sent.
-func TestPauseBeforeItBegan(t *testing.T) {
+func TestPauseWaitsUntilNoOperationCanBegin(t *testing.T) {
 	begun := nodegroup.Delegate{To: revisionOf("2"), Force: true, Width: nodegroup.Width{MaxUnavailable: 2, MaxSurge: 1}, Token: "r1-force-2-1-1"}
 	cases := map[string]func(*scene){
 		"nothing was sent":   func(*scene) {},
@@ -132,9 +132,9 @@ func TestPauseBeforeItBegan(t *testing.T) {
 	}
 }
 
-// TestPauseThatComesTooLate: an upgrade whose nodes are all replaced is not paused. A cancellation that is refused
+// TestRefusedOrLatePauseDoesNotStopUpgrade: an upgrade whose nodes are all replaced is not paused. A cancellation that is refused
 // permanently does not stop the upgrade.
-func TestPauseThatComesTooLate(t *testing.T) {
+func TestRefusedOrLatePauseDoesNotStopUpgrade(t *testing.T) {
 	s := followingOther(t)
 	s.Asked = record.Asked{Verb: record.VerbPause, Run: s.Record.Run, By: "alice"}
 	s.next()
@@ -151,8 +151,8 @@ func TestPauseThatComesTooLate(t *testing.T) {
 	}
 }
 
-// TestForeignCancellation: after the upgrade's cancellation had no effect, a later one counts as another user's.
-func TestForeignCancellation(t *testing.T) {
+// TestCancellationByAnotherUserIsDetected: after the upgrade's cancellation had no effect, a later one counts as another user's.
+func TestCancellationByAnotherUserIsDetected(t *testing.T) {
 	s := followingOther(t)
 	s.Asked = record.Asked{Verb: record.VerbPause, Run: s.Record.Run, By: "alice"}
 	s.next()
@@ -166,8 +166,8 @@ func TestForeignCancellation(t *testing.T) {
 	}
 }
 
-// TestPauseOfEKS: a cloud that cannot cancel gets no request for a pause (containers-roadmap#1531).
-func TestPauseOfEKS(t *testing.T) {
+// TestPauseOfEKSUpdateIsRefused: a cloud that cannot cancel gets no request for a pause (containers-roadmap#1531).
+func TestPauseOfEKSUpdateIsRefused(t *testing.T) {
 	s := following(t, old("old-a-1"))
 	err := upgrade.Allows(&s.Record, record.VerbPause)
 	checkError(t, err, "EKS cannot pause an update: it runs until it has finished, or until a node cannot be drained")

@@ -17,7 +17,7 @@ func owned(name string) *corev1.Pod {
 }
 
 // The upgrade learns how long pods take to leave from pods that have left, counted from when their eviction was sent.
-func TestLeavingTimeIsLearned(t *testing.T) {
+func TestUpgradeLearnsHowLongPodsTakeToTerminate(t *testing.T) {
 	s := draining(t, owned("web-0"), owned("web-1"), owned("web-2"))
 	owner := metav1.GetControllerOfNoCopy(s.at("old-a-1").Pods[0]).UID
 	s.do(s.next().Actions...)
@@ -39,7 +39,7 @@ func TestLeavingTimeIsLearned(t *testing.T) {
 
 // The upgrade learns how much longer a budget is closed than its pods take to become ready. It learns that from a
 // budget that opens again for a pod that waits.
-func TestBudgetTimeIsLearned(t *testing.T) {
+func TestUpgradeLearnsHowLongBudgetsStayClosed(t *testing.T) {
 	s := draining(t, owned("web-0"), owned("web-1"))
 	for _, pod := range s.at("old-a-1").Pods { // they were ready 10 s after their start
 		pod.Status.StartTime = &metav1.Time{Time: start.Add(-time.Hour)}

@@ -11,7 +11,7 @@ import (
 
 // An instance that a user protects is not terminated, whether its drain has begun or not. An instance that is
 // terminating already ends.
-func TestUserProtectsAnInstance(t *testing.T) {
+func TestProtectedInstanceIsNotTerminated(t *testing.T) {
 	cases := map[string]struct {
 		change func(*scene)
 		want   record.Result

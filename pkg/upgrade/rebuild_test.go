@@ -46,7 +46,7 @@ func (s *scene) lose() (record.Record, error) {
 }
 
 // S2: after a record was lost, the marks on the nodes show the run, the nodes in drain, and their deadlines.
-func TestRebuild(t *testing.T) {
+func TestLostRecordIsRebuiltFromNodeMarks(t *testing.T) {
 	s := underWay(t)
 	before := s.Record
 	rec, err := s.lose()
@@ -84,7 +84,7 @@ func newRecordVersion(t *testing.T, strategy record.Strategy) int {
 
 // The ledger is rebuilt from a reading of the group that shows all that was done: no second surge is launched on top of
 // the existing one.
-func TestRebuiltLedger(t *testing.T) {
+func TestRebuiltRecordLaunchesNoSecondSurge(t *testing.T) {
 	s := underWay(t)
 	want := s.Record
 	if _, err := s.lose(); err != nil {
@@ -116,7 +116,7 @@ func TestRebuiltLedger(t *testing.T) {
 
 // Nodes beyond the group's earlier size count as the run's only as far as outdated nodes are left to give them back
 // with. Missing nodes are launched again.
-func TestRebuiltLedgerByZone(t *testing.T) {
+func TestRebuiltRecordCountsAddedNodesByZone(t *testing.T) {
 	cases := map[string]struct {
 		change       func(*scene)
 		ours         map[string]int // by zone
@@ -205,7 +205,7 @@ func TestLostRunEnds(t *testing.T) {
 
 // S30: if nothing shows the group's size before the run, the run cannot continue: a second surge could be added on top
 // of the first.
-func TestRebuildRefuses(t *testing.T) {
+func TestRebuildFailsWithoutGroupSizeFromBeforeUpgrade(t *testing.T) {
 	bare := func(s *scene) {
 		for i := range s.Members {
 			if s.Members[i].Node.Annotations != nil {
@@ -263,7 +263,7 @@ func TestRebuildRefuses(t *testing.T) {
 
 // S30: a rebuilt record counts no more nodes as the run's own than its request can have added, whatever the marks say
 // about the group: a kubelet may write annotations on its own node.
-func TestRebuildIsBoundByTheRequest(t *testing.T) {
+func TestRebuiltRecordCountsNoMoreAddedNodesThanRequested(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-a-2"), old("old-a-3"), old("old-a-4"), old("old-b-1"), old("old-b-2"), old("old-b-3"), old("old-b-4"))
 	s.Request.Surge, s.Group.Max = 1, 20
 	s.Group.Quiesce, s.Group.Suspended = []string{"AZRebalance"}, []string{"AZRebalance", "Launch"}
@@ -288,7 +288,7 @@ func TestRebuildIsBoundByTheRequest(t *testing.T) {
 }
 
 // Only fenced nodes are recorded as draining, and their drain timeout is limited to the request's.
-func TestRebuildTakesUpFencedDrains(t *testing.T) {
+func TestRebuiltRecordContainsOnlyDrainsOfFencedNodes(t *testing.T) {
 	s := underWay(t)
 	in := started(s.Record)
 	s.mark(in, func(n *corev1.Node) {

@@ -147,8 +147,8 @@ func TestLargeSurgeIsAccepted(t *testing.T) {
 	}
 }
 
-// TestLongNamesTakeRoom checks that the size counts, not the number of nodes.
-func TestLongNamesTakeRoom(t *testing.T) {
+// TestRecordSizeCheckCountsLengthOfNodeNames checks that the size counts, not the number of nodes.
+func TestRecordSizeCheckCountsLengthOfNodeNames(t *testing.T) {
 	r := record.Request{Group: "workers", Strategy: record.BlueGreen, Window: 1, BlueGreen: &record.BlueGreenRequest{Batch: 1}}
 	group, members := nodegroup.Group{Name: "workers", Provider: "aws", Can: nodegroup.FullControl()}, largeGroup(1000)
 	if err := r.CheckRecordSize(&group, members); err != nil {
@@ -196,8 +196,8 @@ func TestNodeRecordIsBounded(t *testing.T) {
 	}
 }
 
-// TestFullRecordStartsNoNode checks that the upgrade waits for nodes in drain, and stops if there are none.
-func TestFullRecordStartsNoNode(t *testing.T) {
+// TestNoNodeIsStartedWhileRecordIsFull checks that the upgrade waits for nodes in drain, and stops if there are none.
+func TestNoNodeIsStartedWhileRecordIsFull(t *testing.T) {
 	long := []string{strings.Repeat("x", 960<<10)}
 	t.Run("with a node in drain", func(t *testing.T) {
 		s := draining(t, build.Pod("web-0"))

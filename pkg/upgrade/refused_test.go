@@ -76,10 +76,10 @@ func kindOf(a nodegroup.Action) string {
 	return kind
 }
 
-// S20: TestRefusedForGood refuses each kind of request permanently, from each of its uses on, in upgrades, stops,
+// S20: TestPermanentRefusalEndsRunAndIsNamed refuses each kind of request permanently, from each of its uses on, in upgrades, stops,
 // aborts and rollbacks. The run ends soon and says which request was refused and why. Once the request is allowed, the
 // same command reaches its end.
-func TestRefusedForGood(t *testing.T) {
+func TestPermanentRefusalEndsRunAndIsNamed(t *testing.T) {
 	for _, zonal := range []bool{true, false} {
 		for how, prepare := range reachedBy(t, zonal) {
 			uses := map[string]int{}
@@ -199,9 +199,9 @@ func TestRefusalsDuringAStopAreNamed(t *testing.T) {
 	}
 }
 
-// S20: TestForgottenTerminationIsNamed: an abort waits for readings of the group until the process has forgotten that a
+// S20: TestLongAbortNamesRefusedTermination: an abort waits for readings of the group until the process has forgotten that a
 // termination was refused permanently.
-func TestForgottenTerminationIsNamed(t *testing.T) {
+func TestLongAbortNamesRefusedTermination(t *testing.T) {
 	s, terminations := givingBack(t)
 	s.answer(terminations[0], nodegroup.OutcomeFatal, "not authorized")
 	s.do(terminations[1])

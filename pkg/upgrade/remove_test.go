@@ -21,7 +21,7 @@ func removing(t *testing.T, zonal bool) (*scene, nodegroup.Terminate) {
 
 // A termination that shrinks the group is repeated only if a new enough reading shows the instance in service. One that
 // does not shrink may be repeated at any time.
-func TestTerminationIsRepeated(t *testing.T) {
+func TestTerminationIsRetriedOnlyIfInstanceIsInService(t *testing.T) {
 	cases := map[string]struct {
 		zonal   bool
 		outcome nodegroup.Outcome // none: the process crashed before the request
@@ -84,7 +84,7 @@ func TestAcceptedTerminationIsRecorded(t *testing.T) {
 
 // If another process terminated the instance, the upgrade did not shrink the group, and the ledger says so, whether the
 // instance is still listed or not.
-func TestMovedTerminationIsBookedBack(t *testing.T) {
+func TestTerminationByAnotherProcessCorrectsTheLedger(t *testing.T) {
 	for _, state := range []nodegroup.InstanceState{nodegroup.InstanceInService, nodegroup.InstanceLeaving} {
 		t.Run(string(state), func(t *testing.T) {
 			s, terminate := removing(t, true)
@@ -111,7 +111,7 @@ func TestMovedTerminationIsBookedBack(t *testing.T) {
 }
 
 // The Node object may disappear before its machine; the record still belongs to that machine.
-func TestNodeGoesBeforeItsInstance(t *testing.T) {
+func TestTerminationContinuesAfterNodeObjectIsGone(t *testing.T) {
 	for _, state := range []nodegroup.InstanceState{nodegroup.InstanceInService, nodegroup.InstanceLeaving} {
 		t.Run(string(state), func(t *testing.T) {
 			s, terminate := removing(t, true)
@@ -199,7 +199,7 @@ func TestDeleteNode(t *testing.T) {
 }
 
 // A node whose machine another process terminates is not terminated again, and counts as replaced when it is gone.
-func TestMachineGoesDownByItself(t *testing.T) {
+func TestNodeTerminatedByAnotherProcessCountsAsReplaced(t *testing.T) {
 	s := draining(t, build.Pod("web-0"))
 	s.do(s.next().Actions...)
 	s.at("old-a-1").Instance.State = nodegroup.InstanceLeaving

@@ -85,7 +85,7 @@ func TestNodesRenewedInPlaceTakePodsAgain(t *testing.T) {
 
 // Whatever state a node is in when it becomes current, it is left alone and takes pods again, and no more nodes are
 // unavailable than allowed.
-func TestRenewedNodesAreLeftAlone(t *testing.T) {
+func TestReimagedNodesAreUncordonedAndNotDrained(t *testing.T) {
 	holding := func(state record.NodeState) func(*scene) string {
 		return func(s *scene) string {
 			s.at("n-a-1").Pods = []*corev1.Pod{build.Pod("web-1", build.On("n-a-1"))}
@@ -171,7 +171,7 @@ func newRenewedScene(t *testing.T, prepare func(*scene)) (s *scene, renewed stri
 }
 
 // A node that its owner cordoned or tainted before the upgrade stays so, and the upgrade continues.
-func TestRenewedNodesKeepTheMarksOfTheirOwner(t *testing.T) {
+func TestReimagedNodesKeepTaintsAndCordonOfTheUser(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Node){"cordoned": cordoned, "tainted": build.Tainted("dedicated")} {
 		t.Run(name, func(t *testing.T) {
 			s, first := newRenewedScene(t, func(s *scene) { change(s.at("n-a-1").Node) })
@@ -184,7 +184,7 @@ func TestRenewedNodesKeepTheMarksOfTheirOwner(t *testing.T) {
 
 // The control plane removes its taint a moment after a renewed node is Ready. Until then the node takes no pods, and
 // the next node is not started.
-func TestRenewedNodesAreAwaitedUntilTheirTaintIsGone(t *testing.T) {
+func TestUpgradeWaitsForNotReadyTaintOfReimagedNode(t *testing.T) {
 	s, first := newRenewedScene(t, func(*scene) {})
 	node := s.at(first).Node
 	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
@@ -219,9 +219,9 @@ func TestNodesAreUnfencedOnlyWhenReadyAndOurs(t *testing.T) {
 	}
 }
 
-// I1: TestHalfFencedNodesAreUnavailable: a user makes a drained node schedulable, which leaves the fence's taint. Then
+// I1: TestUncordonedNodeWithFenceTaintCountsAsUnavailable: a user makes a drained node schedulable, which leaves the fence's taint. Then
 // the node comes back as a current one. The next node is drained once the taint is gone.
-func TestHalfFencedNodesAreUnavailable(t *testing.T) {
+func TestUncordonedNodeWithFenceTaintCountsAsUnavailable(t *testing.T) {
 	s := newManualScene(t, "n-a-1", "n-a-2", "n-a-3")
 	drained := inState(s.rest().Record, record.NodeDrained)
 	s.pass(time.Hour)
@@ -242,7 +242,7 @@ func TestHalfFencedNodesAreUnavailable(t *testing.T) {
 }
 
 // A stop leaves no current node fenced, even if the strategy keeps fences.
-func TestStopReleasesRenewedNodes(t *testing.T) {
+func TestStopUnfencesReimagedNodes(t *testing.T) {
 	for name, keep := range map[string]bool{"fences are taken away": false, "fences are kept": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newManualScene(t, "n-a-1", "n-a-2", "n-a-3")
@@ -264,7 +264,7 @@ func TestStopReleasesRenewedNodes(t *testing.T) {
 
 // An upgrade that does not wait for replacements ends before its nodes come back. The same run is opened again to
 // release them, and moves no pod.
-func TestReleaseAfterTheEnd(t *testing.T) {
+func TestReopenedRunUnfencesReimagedNodes(t *testing.T) {
 	s := newManualScene(t, "n-a-1", "n-a-2", "n-a-3")
 	s.Request.WaitReplacement = false
 	if step := s.rest(); step.Record.Result != record.Succeeded {

@@ -37,7 +37,7 @@ func retargeted(t *testing.T) *scene {
 
 // A node that was launched for the earlier target serves until its turn comes. It is added to the new target's total,
 // and the next node waits neither for it nor for a later reading of the group.
-func TestRetargetedCountsWhatServes(t *testing.T) {
+func TestTargetChangeAddsReadyNodesOfEarlierTargetToTotal(t *testing.T) {
 	s := retargeted(t)
 	step := s.next()
 	if step.Record.Total != 4 || step.Record.Replaced != 1 {
@@ -52,7 +52,7 @@ func TestRetargetedCountsWhatServes(t *testing.T) {
 
 // A node of the earlier target that never became ready serves no pod: it is replaced first, and no serving node goes
 // with it.
-func TestRetargetedReplacesWhatNeverServed(t *testing.T) {
+func TestTargetChangeReplacesUnreadyNodesOfEarlierTargetFirst(t *testing.T) {
 	s := retargeted(t)
 	*s.at("new-a-1") = unready(*s.at("new-a-1"))
 	s.do(s.next().Actions...)
@@ -64,7 +64,7 @@ func TestRetargetedReplacesWhatNeverServed(t *testing.T) {
 
 // A node of the earlier target that still takes no pods is replaced first, at no cost, and no serving node goes with
 // it. The fence does not hide that the node was cordoned before.
-func TestRetargetedReplacesWhatIsClosed(t *testing.T) {
+func TestTargetChangeReplacesUnschedulableNodesFirst(t *testing.T) {
 	for name, closing := range map[string]func(*corev1.Node){
 		"by a cordon": func(n *corev1.Node) { n.Spec.Unschedulable = true },
 		"by a taint": func(n *corev1.Node) {
@@ -90,7 +90,7 @@ func TestRetargetedReplacesWhatIsClosed(t *testing.T) {
 
 // An instance without a node at the start of the upgrade does not count as launched for the earlier target, and no other
 // node waits for it.
-func TestRetargetedKnowsInstancesWithoutNodes(t *testing.T) {
+func TestTargetChangeIgnoresInstancesThatNeverHadANode(t *testing.T) {
 	bare := old("old-b-1")
 	bare.Node = nil
 	s := newScene(t, old("old-a-1"), bare)
@@ -108,7 +108,7 @@ func TestRetargetedKnowsInstancesWithoutNodes(t *testing.T) {
 }
 
 // If the target moves after the surge was given back, the surge is launched again.
-func TestRetargetedAfterScaleDown(t *testing.T) {
+func TestTargetChangeDuringScaleDownLaunchesSurgeAgain(t *testing.T) {
 	s := retargeted(t)
 	s.Record.Phase = record.PhaseScaleDown
 	s.Record.Request.Surge = 1
@@ -119,9 +119,9 @@ func TestRetargetedAfterScaleDown(t *testing.T) {
 	}
 }
 
-// TestRetargetedKeepsTheSurgeThatIsThere: the cloud refused to terminate a new node, so the node still
+// TestTargetChangeAddsNoSecondSurgeNode: the cloud refused to terminate a new node, so the node still
 // counts as surge. When the target moves, the upgrade adds no second node in another zone.
-func TestRetargetedKeepsTheSurgeThatIsThere(t *testing.T) {
+func TestTargetChangeAddsNoSecondSurgeNode(t *testing.T) {
 	s := newScene(t, old("old-b-1"))
 	s.Request.Surge = 1
 	s.next()
@@ -147,9 +147,9 @@ func TestRetargetedKeepsTheSurgeThatIsThere(t *testing.T) {
 	}
 }
 
-// TestRetargetedWaitsForACurrentNode: the target moves while the surge nodes boot. The upgrade evicts no pod before a node of the new target is
+// TestTargetChangeEvictsNothingBeforeACurrentNodeIsReady: the target moves while the surge nodes boot. The upgrade evicts no pod before a node of the new target is
 // Ready (EKS E24).
-func TestRetargetedWaitsForACurrentNode(t *testing.T) {
+func TestTargetChangeEvictsNothingBeforeACurrentNodeIsReady(t *testing.T) {
 	for _, at := range []time.Duration{10 * time.Second, time.Minute, 119 * time.Second} {
 		d := reachedBy(t, true)["upgrade"]()
 		if d.run(start.Add(at)) {
@@ -179,8 +179,8 @@ func TestRetargetedWaitsForACurrentNode(t *testing.T) {
 	}
 }
 
-// TestRetargetedTwiceKeepsNodesServing: the target moves again before the first node of the last one is ready (I1).
-func TestRetargetedTwiceKeepsNodesServing(t *testing.T) {
+// TestSecondTargetChangeRespectsMaxUnavailable: the target moves again before the first node of the last one is ready (I1).
+func TestSecondTargetChangeRespectsMaxUnavailable(t *testing.T) {
 	for _, at := range []time.Duration{130 * time.Second, 160 * time.Second, 4 * time.Minute} {
 		spec := groupSketch{outdated: map[string]int{"a": 3}, provider: "aws", zonal: true, pointed: "1"}.spec()
 		addWorkload(&spec, "web", "ReplicaSet", 3, 1)
@@ -209,8 +209,8 @@ func TestRetargetedTwiceKeepsNodesServing(t *testing.T) {
 	}
 }
 
-// TestRetargetedAtTheEnd: the target moves while the end waits for workloads. The outdated nodes are replaced.
-func TestRetargetedAtTheEnd(t *testing.T) {
+// TestTargetChangeAtTheEndReplacesOutdatedNodes: the target moves while the end waits for workloads. The outdated nodes are replaced.
+func TestTargetChangeAtTheEndReplacesOutdatedNodes(t *testing.T) {
 	s := retargeted(t)
 	s.Record.Phase = record.PhaseDone // it waited for a workload in that phase when the target moved
 	if step := s.next(); step.Record.Result == record.Succeeded {
@@ -218,8 +218,8 @@ func TestRetargetedAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestRetargetedDoesNotWaitForEver: no node of the new target becomes usable. The upgrade stops.
-func TestRetargetedDoesNotWaitForEver(t *testing.T) {
+// TestUpgradeStopsIfNoNodeOfNewTargetIsUsable: no node of the new target becomes usable. The upgrade stops.
+func TestUpgradeStopsIfNoNodeOfNewTargetIsUsable(t *testing.T) {
 	s := retargeted(t)
 	s.Request.Surge, s.Record.Request.Surge = 1, 1
 	for _, n := range []string{"old-a-2", "old-a-3", "new-a-1"} {
@@ -255,9 +255,9 @@ func TestRetargetedDoesNotWaitForEver(t *testing.T) {
 	t.Errorf("after a day it waits for %q; %d started", step.Status.Waiting, len(step.Record.Nodes))
 }
 
-// TestRetargetedBackWaitsForNoNewNode: the target moves back, so that nodes from before the upgrade are current again.
+// TestReturnToFormerTargetDrainsWithoutWaitingForNewNode: the target moves back, so that nodes from before the upgrade are current again.
 // They take pods, so the node of the earlier target is drained at once.
-func TestRetargetedBackWaitsForNoNewNode(t *testing.T) {
+func TestReturnToFormerTargetDrainsWithoutWaitingForNewNode(t *testing.T) {
 	s := retargeted(t)
 	s.Request.Surge, s.Record.Request.Surge = 1, 1
 	for _, name := range []string{"old-a-2", "old-a-3"} {
@@ -270,9 +270,9 @@ func TestRetargetedBackWaitsForNoNewNode(t *testing.T) {
 	wantState(t, s.next(), "new-a-1", record.NodeDraining)
 }
 
-// TestAbortLeavesTheOwnersTarget: the target moved because the owner of the group pointed it at another revision. An
+// TestAbortKeepsRevisionThatTheUserSetDuringUpgrade: the target moved because the owner of the group pointed it at another revision. An
 // abort does not change that.
-func TestAbortLeavesTheOwnersTarget(t *testing.T) {
+func TestAbortKeepsRevisionThatTheUserSetDuringUpgrade(t *testing.T) {
 	s := retargeted(t)
 	s.Record.Pointed = nodegroup.Revision{ID: "2", Name: "workers:2"}
 	s.Record = s.Record.AsAborting()
@@ -290,9 +290,9 @@ func TestAbortLeavesTheOwnersTarget(t *testing.T) {
 	t.Error("the abort does not end within 20 steps")
 }
 
-// TestAbortOfARollbackKeepsTheOwnersTarget: the owner of the group pointed it at another revision during the upgrade. A
+// TestAbortOfRollbackRestoresRevisionThatTheUserSet: the owner of the group pointed it at another revision during the upgrade. A
 // rollback points it back. An abort of the rollback points it at the owner's last revision.
-func TestAbortOfARollbackKeepsTheOwnersTarget(t *testing.T) {
+func TestAbortOfRollbackRestoresRevisionThatTheUserSet(t *testing.T) {
 	s := retargeted(t)
 	s.Record.Pointed = nodegroup.Revision{ID: "2", Name: "workers:2"}
 	first, owners := s.Record.Previous, s.Group.Pointed

@@ -11,7 +11,7 @@ import (
 
 // E61: an autoscaler that removes an added node lowers the group's desired size. Scale up continues with the nodes that
 // are left.
-func TestAutoscalerTakesASurgeNode(t *testing.T) {
+func TestScaleUpContinuesAfterAutoscalerRemovesSurgeNode(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...) // two launches
 	s.add(current("new-a-1")) // the other is gone already
@@ -23,7 +23,7 @@ func TestAutoscalerTakesASurgeNode(t *testing.T) {
 }
 
 // E61: nor does the upgrade wait later for nodes that the autoscaler removed, where no node may be unavailable.
-func TestAutoscalerTakesTheSpareNode(t *testing.T) {
+func TestUpgradeDoesNotWaitForSurgeThatAutoscalerRemoved(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-a-2"))
 	s.Request.Surge, s.Request.MaxUnavailable = 1, 0
 	s.do(s.next().Actions...)
@@ -43,7 +43,7 @@ func TestAutoscalerTakesTheSpareNode(t *testing.T) {
 
 // If an autoscaler uses up the room that was made for an added node, the upgrade makes more room, but not in a tight
 // loop.
-func TestAutoscalerTakesTheRoom(t *testing.T) {
+func TestUpgradeRaisesMaxAgainAfterAutoscalerUsesItUp(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.Request.Surge, s.Group.Max = 1, 1
 	s.do(s.next().Actions...) // the maximum
@@ -66,7 +66,7 @@ func TestAutoscalerTakesTheRoom(t *testing.T) {
 
 // If a termination is known to have had no effect, the upgrade did not cause the end of the machine, and the group was
 // not shrunk.
-func TestAnotherProcessTerminates(t *testing.T) {
+func TestTerminationWithoutEffectDoesNotCountAsShrink(t *testing.T) {
 	cases := map[string]struct {
 		outcome nodegroup.Outcome
 		want    int // terminations that shrank the group
@@ -110,7 +110,7 @@ func TestAnswerUnderWayIsWaitedFor(t *testing.T) {
 
 // Starting a node that does not serve costs nothing, even if no node may be unavailable. A node that is no longer Ready
 // since a short time may be Ready again at any moment: all nodes stop reporting while the API server is down.
-func TestUnreadyNodeCostsNothing(t *testing.T) {
+func TestLostNodeIsDrainedWithoutUsingMaxUnavailable(t *testing.T) {
 	cases := map[string]struct {
 		silent time.Duration
 		starts bool
@@ -145,7 +145,7 @@ func TestUnreadyNodeCostsNothing(t *testing.T) {
 }
 
 // Nodes that a failed scale up was giving back are kept when the upgrade continues, if the cloud still has them.
-func TestReturnedNodeIsKept(t *testing.T) {
+func TestContinuedUpgradeKeepsSurgeNotYetTerminated(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)
 	s.add(current("new-a-1"))
@@ -203,7 +203,7 @@ func TestNothingIsEvictedWhileAFenceIsMissing(t *testing.T) {
 
 // A Node object may outlive its machine and look Ready for minutes. If a new reading of the group does not show its
 // instance, it serves nobody. An older reading may not show a node that has just come up.
-func TestNodeWithoutMachineServesNobody(t *testing.T) {
+func TestNodeWithoutInstanceIsNotCountedAsNewNode(t *testing.T) {
 	cases := map[string]struct {
 		created time.Duration // before the reading
 		want    int

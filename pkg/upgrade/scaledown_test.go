@@ -15,7 +15,7 @@ import (
 )
 
 // I4: only the upgrade's own annotation for autoscalers is removed again.
-func TestMarkHeld(t *testing.T) {
+func TestReleaseRemovesOnlyOurScaleDownAnnotation(t *testing.T) {
 	cases := map[string]struct {
 		before map[string]string
 		// meanwhile changes the annotations between the two actions.
@@ -48,7 +48,7 @@ func TestMarkHeld(t *testing.T) {
 }
 
 // E61: autoscalers are kept from a new node once it is Ready, and only if it has no annotation for them yet.
-func TestHoldNew(t *testing.T) {
+func TestReadyNewNodeGetsScaleDownDisabledAnnotation(t *testing.T) {
 	cases := map[string]struct {
 		change func(*scene)
 		want   int
@@ -123,7 +123,7 @@ func TestNodesHeldFromAutoscalersAreReleased(t *testing.T) {
 }
 
 // A node that joins when nothing is left to do is not held in the step that ends the upgrade.
-func TestLateNodeIsNotHeld(t *testing.T) {
+func TestNodeThatJoinsAtTheEndGetsNoScaleDownAnnotation(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.next()
 	s.Record.Phase = record.PhaseUpgrade
@@ -145,7 +145,7 @@ func TestLateNodeIsNotHeld(t *testing.T) {
 }
 
 // The control plane is about to write a node that has just become Ready: it removes its own taint.
-func TestHoldWaitsForTheControlPlane(t *testing.T) {
+func TestScaleDownAnnotationWaitsUntilNotReadyTaintIsGone(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)
 	fresh := current("new-a-1")
@@ -159,7 +159,7 @@ func TestHoldWaitsForTheControlPlane(t *testing.T) {
 }
 
 // I4: the upgrade waits for a hold that is in flight when it stops, and takes it back.
-func TestHoldUnderWayIsWaitedFor(t *testing.T) {
+func TestStopWaitsForScaleDownAnnotationInFlight(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)
 	s.add(current("new-a-1"))
@@ -177,7 +177,7 @@ func TestHoldUnderWayIsWaitedFor(t *testing.T) {
 
 // 0005: if the answer to a resume was lost, the upgrade waits until a reading shows its effect, before it reports that
 // the process stays suspended.
-func TestStopWaitsForALostResume(t *testing.T) {
+func TestStopWaitsForProcessResumeWithLostAnswer(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-b-1"), old("old-c-1"))
 	s.Group.Quiesce = []string{"AZRebalance"}
 	s.do(s.next().Actions...)

@@ -36,7 +36,7 @@ func TestNothingToDo(t *testing.T) {
 	}
 }
 
-func TestSetupPointsTheGroupFirst(t *testing.T) {
+func TestUpgradeSetsGroupRevisionFirst(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.Group.Pointed = nodegroup.Revision{ID: "1", Name: "workers:1"}
 	s.Group.Quiesce = []string{"AZRebalance"}
@@ -55,14 +55,14 @@ func TestSetupPointsTheGroupFirst(t *testing.T) {
 }
 
 // If another user points the group elsewhere in the middle of an upgrade, every new node would be replaced in turn.
-func TestGroupIsPointedAgain(t *testing.T) {
+func TestUpgradeSetsGroupRevisionAgainAfterUserChange(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
 	s.Group.Pointed = nodegroup.Revision{ID: "1", Name: "workers:1"}
 	wantActions(t, s.next(), "set the group's revision to workers:2")
 }
 
-func TestQuiesceRecordsOnlyWhatWasOurs(t *testing.T) {
+func TestRecordContainsOnlyProcessesThatTheUpgradeSuspended(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.Group.Quiesce, s.Group.Suspended = []string{"AZRebalance", "AlarmNotification"}, []string{"AlarmNotification", "Launch"}
 
@@ -220,7 +220,7 @@ func TestNodeCreationFailure(t *testing.T) {
 
 // A run that crashed with its launches unanswered is continued long after. All new nodes are ready, and only the
 // answers are missing. They are requested again before the launches count as failed.
-func TestLaunchesAreAskedForBeforeTheyFail(t *testing.T) {
+func TestUnansweredLaunchesAreRetriedBeforeTheyFail(t *testing.T) {
 	s := surged(t)
 	step := s.next()
 	s.Record = step.Record
@@ -265,7 +265,7 @@ func wantUntouched(t *testing.T, step upgrade.Step) {
 
 // Nodes that a failed scale up has added are given back, except one that pods moved to (EKS E62), and the maximum is
 // lowered, too.
-func TestFailedScaleUpGivesTheSurgeBack(t *testing.T) {
+func TestFailedScaleUpTerminatesUnusedSurge(t *testing.T) {
 	s := surged(t)
 	s.Group.Max = s.Group.Desired
 	s.do(s.next().Actions...) // the maximum

@@ -123,7 +123,7 @@ func TestResolveDefaults(t *testing.T) {
 	}
 }
 
-func TestResolveRefuses(t *testing.T) {
+func TestInvalidSettingsAreRefused(t *testing.T) {
 	number := func(n int) *nodegroup.Quantity { return &nodegroup.Quantity{N: n} }
 	span := func(d time.Duration) *time.Duration { return &d }
 	perZone := func(n int) *nodegroup.Quantity { return &nodegroup.Quantity{N: n, PerZone: true} }
@@ -161,9 +161,9 @@ func TestResolveRefuses(t *testing.T) {
 	}
 }
 
-// TestErrorsNameWhatWasTyped: an error about a strategy without widths names no width flag, neither as its cause nor as
+// TestSettingsErrorNamesOnlyFlagsOfItsStrategy: an error about a strategy without widths names no width flag, neither as its cause nor as
 // its remedy.
-func TestErrorsNameWhatWasTyped(t *testing.T) {
+func TestSettingsErrorNamesOnlyFlagsOfItsStrategy(t *testing.T) {
 	full := nodegroup.Group{Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Zones: zones(3), Desired: 9, Max: 9}
 	notZonal := full
 	notZonal.Can.NameZone = false

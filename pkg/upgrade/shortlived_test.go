@@ -52,7 +52,7 @@ func (s *scene) lookAfter(after time.Duration) upgrade.Step {
 
 // G90: new nodes get the wanted revision, and no node is touched. Each run names the nodes that are left, until a week
 // is over.
-func TestShortLived(t *testing.T) {
+func TestShortLivedSetsRevisionAndTouchesNoNode(t *testing.T) {
 	s := newShortLived(t)
 	step := s.look()
 	if s.Group.Pointed.ID != "2" || step.Record.Result != record.Waiting || step.Record.Version != 4 {

@@ -121,7 +121,7 @@ func TestStopUnfencesTheUnstarted(t *testing.T) {
 }
 
 // A stop waits half a minute for a fence whose answer was lost.
-func TestStopWaitsForALostFence(t *testing.T) {
+func TestStopWaitsForFenceWithLostAnswer(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.answer(s.next().Actions[0], nodegroup.OutcomeUnclear, "timeout")
 	s.Stop = true
@@ -133,7 +133,7 @@ func TestStopWaitsForALostFence(t *testing.T) {
 }
 
 // A fence whose first answer was lost may exist although the second try was permanently refused.
-func TestStopWaitsForAnEarlierTryOfAFence(t *testing.T) {
+func TestStopWaitsForEarlierAttemptOfRefusedFence(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	fence := s.next().Actions[0]
 	s.answer(fence, nodegroup.OutcomeUnclear, "timeout")
@@ -199,7 +199,7 @@ func TestStopAfterAFailure(t *testing.T) {
 
 // S3: a user made a fenced node schedulable on purpose. The upgrade stops, and does not begin anything in the step that
 // sees it. The same command fences the node again, whether it was started or not.
-func TestUncordonedNodeStops(t *testing.T) {
+func TestUpgradeStopsWhenUserUncordonsNode(t *testing.T) {
 	uncordon := func(n *corev1.Node) { n.Spec.Unschedulable = false }
 	cases := map[string]struct {
 		node string
@@ -250,7 +250,7 @@ func TestMissingTaintIsPutBack(t *testing.T) {
 }
 
 // A target that moves would make new nodes outdated: a person must decide.
-func TestMovedTargetStops(t *testing.T) {
+func TestUpgradeStopsWhenGroupTargetChanges(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
 	s.Group.Wanted = nodegroup.Revision{ID: "3", Name: "workers:3"}
@@ -262,7 +262,7 @@ func TestMovedTargetStops(t *testing.T) {
 }
 
 // A node whose marks cannot be read is left alone and named, and does not prevent the upgrade from stopping.
-func TestUnreadableMarksAreGivenUp(t *testing.T) {
+func TestStopSkipsNodesWithUnreadableAnnotations(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
 	s.Stop = true

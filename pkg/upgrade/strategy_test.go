@@ -56,8 +56,8 @@ func TestVerbsByPhase(t *testing.T) {
 	checkError(t, upgrade.Allows(&rec, record.VerbPause), `it is in phase "done", which does not allow pause`)
 }
 
-// TestDescribe checks the line of a plan that describes each strategy.
-func TestDescribe(t *testing.T) {
+// TestStrategyDescriptionInPlan checks the line of a plan that describes each strategy.
+func TestStrategyDescriptionInPlan(t *testing.T) {
 	minutes := func(n int) record.Duration { return record.Duration{Duration: time.Duration(n) * time.Minute} }
 	limits := record.Request{Like: "eks", Window: 3, MaxUnavailable: 2, Surge: 1, DrainTimeout: minutes(15), OnTimeout: record.Fail, Settle: minutes(1), WaitForDrain: minutes(60)}
 	for want, change := range map[string]func(*record.Request){

@@ -47,7 +47,7 @@ func bound(delay time.Duration) nodegroup.TargetGroup {
 
 // E45, L22: an empty, settled node is not terminated while a target of it, or of a pod that left it, is draining or must
 // still be removed. The wait is limited by the target group's delay.
-func TestTargetsAreWaitedFor(t *testing.T) {
+func TestTerminationWaitsForLoadBalancerTargetsToDrain(t *testing.T) {
 	own := bound(5 * time.Minute)
 	own.Bound = false
 	cases := map[string]struct {
@@ -154,7 +154,7 @@ func TestTargetsAreReadBeforeTermination(t *testing.T) {
 
 // A node that cannot be labelled stays in its load balancers. The upgrade names the request that fails, not the reading
 // of load balancers.
-func TestTargetsOfNodesThatCannotBeLabelled(t *testing.T) {
+func TestUpgradeStopsIfLoadBalancerLabelIsRefused(t *testing.T) {
 	s := draining(t)
 	s.Record.Request.Settle = duration(0)
 	s.Targets = nodegroup.Targets{Groups: []nodegroup.TargetGroup{bound(5 * time.Minute)}, Observed: start}
@@ -180,7 +180,7 @@ func TestTargetsOfNodesThatCannotBeLabelled(t *testing.T) {
 
 // The addresses of pods that have left outlive the process that evicted the pods: the next process waits for their
 // targets.
-func TestTargetsOutlastAProcess(t *testing.T) {
+func TestNextProcessWaitsForTargetsOfEvictedPods(t *testing.T) {
 	s := draining(t, build.Pod("web-0", func(pod *corev1.Pod) { pod.Status.PodIP = "10.0.0.7" }))
 	s.Record.Request.Settle = duration(0)
 	group := bound(5 * time.Minute)
@@ -200,7 +200,7 @@ func TestTargetsOutlastAProcess(t *testing.T) {
 }
 
 // A step that finds the node without its fence drains no pod, and forgets no pod that left before.
-func TestTargetsOutlastAStep(t *testing.T) {
+func TestTargetsOfEvictedPodsAreKeptWhileFenceIsMissing(t *testing.T) {
 	s := draining(t, build.Pod("web-0", func(pod *corev1.Pod) { pod.Status.PodIP = "10.0.0.7" }))
 	group := bound(5 * time.Minute)
 	s.Targets = nodegroup.Targets{Groups: []nodegroup.TargetGroup{group}}
@@ -222,7 +222,7 @@ func TestTargetsOutlastAStep(t *testing.T) {
 
 // A process that takes over an empty node reads its targets before it terminates it. If the node is in its load
 // balancer again, for example because a user made it schedulable for a while, the process has it taken out and waits.
-func TestTargetsOfAnotherProcess(t *testing.T) {
+func TestNextProcessReadsTargetsBeforeItTerminatesEmptyNode(t *testing.T) {
 	s := draining(t)
 	group := bound(5 * time.Minute)
 	s.Targets = nodegroup.Targets{Groups: []nodegroup.TargetGroup{group}}
@@ -243,7 +243,7 @@ func TestTargetsOfAnotherProcess(t *testing.T) {
 
 // A node that a user made schedulable, and that was fenced again, is in its load balancer until its drain is started
 // again. The upgrade waits for its target from then on, although the node's drain timeout is over.
-func TestTargetsOfAnUncordonedNode(t *testing.T) {
+func TestUpgradeWaitsForTargetsOfNodeThatAUserUncordoned(t *testing.T) {
 	s := draining(t)
 	group := bound(5 * time.Minute)
 	s.Targets = nodegroup.Targets{Groups: []nodegroup.TargetGroup{group}}
@@ -269,7 +269,7 @@ func TestTargetsOfAnUncordonedNode(t *testing.T) {
 }
 
 // Without target groups load balancers are not read, and no address is kept.
-func TestTargetsAreUnknown(t *testing.T) {
+func TestLoadBalancersAreNotReadWithoutTargetGroups(t *testing.T) {
 	s := draining(t)
 	step := s.rest()
 	if step.Targets.Every != 0 || len(step.Targets.IDs) > 0 || len(step.Notes.Addresses) > 0 {

@@ -35,7 +35,7 @@ func ending(t *testing.T, shrink bool) *scene {
 
 // An undo keeps a node whose termination did not happen, and the node takes pods again. The undo waits for a reading of
 // the group that is new enough to show that. If the node is terminating, the undo waits for its end.
-func TestUndoingSeesTerminationsThrough(t *testing.T) {
+func TestAbortAndRollbackWaitForOutcomeOfTermination(t *testing.T) {
 	abort := func(s *scene) { s.Record = s.Record.AsAborting() }
 	rollBack := func(s *scene) {
 		s.Record = upgrade.AsRollback(&s.Record, revisionOf("1"), s.Now)
@@ -92,7 +92,7 @@ func TestUndoingSeesTerminationsThrough(t *testing.T) {
 
 // An abort finds out whether a launch whose answer was lost has landed before it decides what to give back: by the
 // token, or by the maximum that would have come with it.
-func TestAbortFindsOutLaunches(t *testing.T) {
+func TestAbortResolvesLaunchWithLostAnswer(t *testing.T) {
 	t.Run("with a token", func(t *testing.T) {
 		s := surged(t)
 		launches := s.next().Actions
@@ -131,7 +131,7 @@ func TestAbortFindsOutLaunches(t *testing.T) {
 }
 
 // Permanently refused requests are named together with how to continue, and everything else is undone.
-func TestAbortNamesWhatIsLeft(t *testing.T) {
+func TestAbortMessageNamesRefusedRequests(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
 	s.crash()
@@ -192,7 +192,7 @@ func TestAbortAwaitsTerminationsInSpiteOfRefusals(t *testing.T) {
 	}
 }
 
-func TestAbortPointsBack(t *testing.T) {
+func TestAbortRestoresTheGroupsRevision(t *testing.T) {
 	cases := map[string]struct {
 		pointed string
 		answer  nodegroup.Outcome
@@ -337,7 +337,7 @@ func TestRollbackReplacesInstancesWithoutNodes(t *testing.T) {
 }
 
 // I8: an undo that is killed after any of its steps has the same result as one that was not killed.
-func TestUndoneAnywhere(t *testing.T) {
+func TestAbortOrRollbackKilledInAnyStepHasSameResult(t *testing.T) {
 	for _, zonal := range []bool{true, false} {
 		for _, verb := range []record.Verb{record.VerbAbort, record.VerbRollback} {
 			for _, at := range []time.Duration{time.Second, time.Minute, 2*time.Minute + time.Second, 3*time.Minute + 20*time.Second, 5 * time.Minute} {
@@ -441,9 +441,9 @@ func TestAbortCountsDrainedNodesAsKept(t *testing.T) {
 	}
 }
 
-// TestAbortSaysThatTheRevisionIsRecorded: an abort points the group back at the revision that its record names. It
+// TestAbortRestoresRevisionFromItsRecord: an abort points the group back at the revision that its record names. It
 // marks the revision as recorded, so that a cloud creates no revision for it (S36).
-func TestAbortSaysThatTheRevisionIsRecorded(t *testing.T) {
+func TestAbortRestoresRevisionFromItsRecord(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.Group.Pointed = revisionOf("1")
 	step := s.next() // it points the group at the target
@@ -465,9 +465,9 @@ func TestAbortSaysThatTheRevisionIsRecorded(t *testing.T) {
 	t.Error("the group is not pointed back")
 }
 
-// TestAbortAfterARollbackThatMayNotPointBack: the rollback was not allowed to change the group's revision. The abort
+// TestAbortRestoresRevisionAfterRollbackWasDenied: the rollback was not allowed to change the group's revision. The abort
 // points the group back.
-func TestAbortAfterARollbackThatMayNotPointBack(t *testing.T) {
+func TestAbortRestoresRevisionAfterRollbackWasDenied(t *testing.T) {
 	d := reachedBy(t, true)["rollback"]()
 	d.faults = []fault{{key: "set-revision/", outcome: nodegroup.OutcomeFatal, detail: "you may not do that", times: 1 << 20}}
 	d.run(time.Time{})
@@ -498,8 +498,8 @@ func TestStopOfAnAbortNamesRefusals(t *testing.T) {
 	}
 }
 
-// TestAbortAfterTheTargetMoved: the cloud refuses to point the group at the new target. The abort points it back from the earlier target.
-func TestAbortAfterTheTargetMoved(t *testing.T) {
+// TestAbortRestoresRevisionAfterNewTargetIsRefused: the cloud refuses to point the group at the new target. The abort points it back from the earlier target.
+func TestAbortRestoresRevisionAfterNewTargetIsRefused(t *testing.T) {
 	spec := groupSketch{outdated: map[string]int{"a": 3}, provider: "aws", zonal: true, pointed: "1"}.spec()
 	d := newDriver(t, spec, record.Request{
 		Group: "workers", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 1, OnTimeout: record.Fail,

@@ -13,7 +13,7 @@ import (
 )
 
 // Two nodes are in drain, and there is room for two evictions. The test checks which pods go first.
-func TestUrgency(t *testing.T) {
+func TestPodsThatDelayUpgradeMostAreEvictedFirst(t *testing.T) {
 	web := func(name string) *corev1.Pod { return build.Pod(name) }
 	free := func(name string) *corev1.Pod { return build.Pod(name, build.App("free")) }
 	open := build.Budget("web", build.Counts(4, 4, 3))

@@ -24,7 +24,7 @@ func halfway(result record.Result, from, to string) record.Record {
 }
 
 // G28, G58: only an upgrade that stopped half-way can be rolled back, and only to a revision that --to can name.
-func TestWayBack(t *testing.T) {
+func TestRollbackTargetOfStoppedUpgrade(t *testing.T) {
 	const from, to = "workers:7", "workers:8"
 	back := halfway(record.Interrupted, from, to)
 	back = upgrade.AsRollback(&back, nodegroup.Revision{ID: from, Name: from}, start)
@@ -57,7 +57,7 @@ func TestWayBack(t *testing.T) {
 	}
 }
 
-func TestUndoing(t *testing.T) {
+func TestUndoVerbOfRollbackAndAbortRecords(t *testing.T) {
 	paused := halfway(record.Paused, "workers:7", "workers:8")
 	back, aborting := upgrade.AsRollback(&paused, paused.Previous, start), paused.AsAborting()
 	with := func(record record.Record, result record.Result) record.Record {
@@ -130,7 +130,7 @@ func TestRollbackBeginsAgainAndAbortDoesNot(t *testing.T) {
 
 // A rollback goes back to the revision that the group points at or, if the group has followed its template already, to
 // the one that most nodes have.
-func TestPrevious(t *testing.T) {
+func TestRecordStoresRevisionForRollback(t *testing.T) {
 	at := func(name, revision string) nodegroup.Member {
 		m := old(name)
 		m.Instance.Revision = revisionOf(revision)
@@ -190,7 +190,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-func TestPauseIsNotHeeded(t *testing.T) {
+func TestPauseOfAnotherRunOrAfterLastNodeIsIgnored(t *testing.T) {
 	cases := map[string]func(*scene){
 		"for another run":                  func(s *scene) { s.Asked.Run = "r0" },
 		"when nothing is left to be begun": func(s *scene) { s.remove("old-a-2") },

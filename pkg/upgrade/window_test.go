@@ -34,7 +34,7 @@ func windowed(t *testing.T, unavailable int, members ...nodegroup.Member) *scene
 	return s
 }
 
-func TestWindow(t *testing.T) {
+func TestDrainedNodesStayWithinMaxUnavailable(t *testing.T) {
 	silent := unready
 	cases := map[string]struct {
 		unavailable int
@@ -60,7 +60,7 @@ func TestWindow(t *testing.T) {
 }
 
 // E40: added nodes do not increase the number of nodes that are drained at a time.
-func TestSurgeWidensNoWindow(t *testing.T) {
+func TestSurgeDoesNotIncreaseConcurrentDrains(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-a-2"), old("old-a-3"))
 	s.Request.Surge = 2
 	s.do(s.next().Actions...)
@@ -123,7 +123,7 @@ func TestNodeJoinsWhileItsInstanceGoes(t *testing.T) {
 }
 
 // Nodes that need the same tight budget are not drained together, as long as others can be.
-func TestBudgetsSpreadTheWindow(t *testing.T) {
+func TestNodesOfOneTightBudgetAreNotDrainedTogether(t *testing.T) {
 	web := func(name string) *corev1.Pod { return build.Pod(name) }
 	cart := func(name string) *corev1.Pod { return build.Pod(name, build.App("cart")) }
 	db := func(name string) *corev1.Pod { return build.Pod(name, build.App("db")) }
@@ -193,7 +193,7 @@ func TestBudgetsSpreadTheWindow(t *testing.T) {
 }
 
 // If only one node is drained at a time, spreading budgets gains nothing, and zones keep their turns.
-func TestOneAtATimeGoesByZone(t *testing.T) {
+func TestSingleNodeDrainsKeepZoneOrder(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1"), old("old-a-2"), old("old-b-1", build.Pod("web-0")))
 	s.budgets(build.Budget("web"))
 	if got, want := started(s.next().Record), "old-a-1"; got != want {
@@ -272,7 +272,7 @@ func wantWaiting(t *testing.T, step upgrade.Step, when string) {
 }
 
 // Missing nodes use up the surge first: with one added node, one node may be missing at no cost.
-func TestMissingNodesAreChargedToTheSurgeFirst(t *testing.T) {
+func TestSurgeCoversMissingNodesBeforeMaxUnavailable(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-a-2"), old("old-a-3"))
 	s.Request.Surge, s.Request.Settle = 1, duration(0)
 	s.do(s.next().Actions...)
@@ -369,7 +369,7 @@ func manual(name string, outdated bool) nodegroup.Member {
 }
 
 // A new node with the name of an old one is a different node.
-func TestNodeComesBackUnderItsName(t *testing.T) {
+func TestNewNodeWithNameOfOldNodeIsAnotherNode(t *testing.T) {
 	for name, outdated := range map[string]bool{"current": false, "outdated still": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, manual("old-a-1", true), manual("old-b-1", true))

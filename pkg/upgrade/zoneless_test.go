@@ -12,7 +12,7 @@ import (
 const noLaunches = "The action LaunchInstances is not valid (InvalidAction)"
 
 // If launches in a zone are refused permanently, the group is made larger as a whole, and the ledger keeps its counts.
-func TestZonelessLaunchesGrowTheGroup(t *testing.T) {
+func TestUpgradeGrowsWholeGroupIfLaunchesCannotNameAZone(t *testing.T) {
 	for name, detail := range map[string]string{"an older endpoint": noLaunches, "no permission": "denied"} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, old("old-a-1"), old("old-b-1"))
@@ -37,7 +37,7 @@ func TestZonelessLaunchesGrowTheGroup(t *testing.T) {
 }
 
 // With --keep-max the group cannot grow as a whole: the upgrade ends before a node is touched.
-func TestZonelessLaunchesAndKeepMax(t *testing.T) {
+func TestKeepMaxFailsUpgradeIfLaunchesCannotNameAZone(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.Request.Surge, s.Request.KeepMax = 1, true
 	s.answer(action[nodegroup.AddCapacity](t, s.next()), nodegroup.OutcomeUnsupported, noLaunches)
@@ -49,7 +49,7 @@ func TestZonelessLaunchesAndKeepMax(t *testing.T) {
 
 // A run that fails before any node is touched restores the maximum that it raised. If the request to lower it is
 // refused as well, the run comes to rest nevertheless.
-func TestFailureReturnsTheMaximum(t *testing.T) {
+func TestFailureBeforeFirstNodeRestoresGroupMax(t *testing.T) {
 	for name, refused := range map[string]bool{"lowered": false, "refused, too": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, old("old-a-1"))

@@ -40,8 +40,8 @@ func allow(actions string) string {
 	return `{"Effect": "Allow", "Action": ` + actions + `, "Resource": "*"}`
 }
 
-// TestRefusedCallers sends each service a request that no policy allows, and reads the refusal through the SDK.
-func TestRefusedCallers(t *testing.T) {
+// TestRequestsWithoutPermissionAreDenied sends each service a request that no policy allows, and reads the refusal through the SDK.
+func TestRequestsWithoutPermissionAreDenied(t *testing.T) {
 	c, _ := start(t, awscloud.Options{})
 	limit(t, c, awscloud.Caller{}, allow(`"sts:*"`))
 	cases := map[string]struct {
@@ -100,8 +100,8 @@ func TestRefusedCallers(t *testing.T) {
 	}
 }
 
-// TestUsedActions checks that only allowed actions count as used.
-func TestUsedActions(t *testing.T) {
+// TestOnlyAllowedActionsAreRecordedAsUsed checks that only allowed actions count as used.
+func TestOnlyAllowedActionsAreRecordedAsUsed(t *testing.T) {
 	c, _ := start(t, awscloud.Options{})
 	limit(t, c, awscloud.Caller{}, allow(`["autoscaling:Describe*", "EC2:describe?ubnets"]`))
 	if _, err := scaling(c).DescribeAutoScalingGroups(t.Context(), &as.DescribeAutoScalingGroupsInput{}); err != nil {
@@ -115,8 +115,8 @@ func TestUsedActions(t *testing.T) {
 	}
 }
 
-// TestSimulation simulates the policies that also limit requests, page by page.
-func TestSimulation(t *testing.T) {
+// TestSimulatePrincipalPolicyFollowsPolicies simulates the policies that also limit requests, page by page.
+func TestSimulatePrincipalPolicyFollowsPolicies(t *testing.T) {
 	c, _ := start(t, awscloud.Options{})
 	const resource, other = "arn:aws:ec2:us-east-1:123456789012:instance/i-0", "arn:aws:ec2:us-east-1:123456789012:instance/i-1"
 	limit(t, c, awscloud.Caller{}, allow(`"iam:*"`), allow(`"ec2:Run*"`),
@@ -179,8 +179,8 @@ func TestSimulationOfUnknownPrincipals(t *testing.T) {
 	}
 }
 
-// TestPoliciesThatAreNotModelled checks that SetCaller refuses policies that are not modelled.
-func TestPoliciesThatAreNotModelled(t *testing.T) {
+// TestUnsupportedPoliciesAreRejected checks that SetCaller refuses policies that are not modelled.
+func TestUnsupportedPoliciesAreRejected(t *testing.T) {
 	c, _ := start(t, awscloud.Options{})
 	for _, text := range []string{
 		`{`, `{"Statement": [{"Effect": "Allow", "NotAction": "a:*", "Resource": "*"}]}`, `{"Statement": [{"Effect": "allow", "Action": "a:*", "Resource": "*"}]}`,

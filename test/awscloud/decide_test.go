@@ -66,7 +66,7 @@ func TestLaunchZone(t *testing.T) {
 	}
 }
 
-func TestSurplus(t *testing.T) {
+func TestWhichInstancesAShrinkingGroupTerminates(t *testing.T) {
 	for name, tc := range map[string]struct {
 		members string
 		desired int
@@ -120,9 +120,9 @@ func TestRebalanceZones(t *testing.T) {
 	}
 }
 
-// TestSurplusProperties checks that a shrinking group never goes below its desired capacity and never terminates a protected
+// TestShrinkingGroupKeepsProtectedInstances checks that a shrinking group never goes below its desired capacity and never terminates a protected
 // instance. It never takes an instance from a zone while a fuller zone has an unprotected one.
-func TestSurplusProperties(t *testing.T) {
+func TestShrinkingGroupKeepsProtectedInstances(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.StringMatching(`[abc][0-3]p?w?`)
 		members := sketch(strings.Join(rapid.SliceOfN(word, 0, 12).Draw(t, "members"), " "))
@@ -147,7 +147,7 @@ func TestSurplusProperties(t *testing.T) {
 	})
 }
 
-func TestRebalanceCeiling(t *testing.T) {
+func TestMaximumSizeDuringZoneRebalance(t *testing.T) {
 	for maximum, want := range map[int]int{1: 2, 9: 10, 20: 22, 35: 38} {
 		if got := rebalanceCeiling(maximum); got != want {
 			t.Errorf("of %d: got %d, want %d", maximum, got, want)
@@ -186,7 +186,7 @@ func lifetime(i instance, o Options, from time.Time, change map[int]func(instanc
 	return strings.Join(out, " ")
 }
 
-func TestAge(t *testing.T) {
+func TestInstanceLifecycleAdvancesWithTime(t *testing.T) {
 	o := Options{Boot: 2 * time.Second, Terminate: 3 * time.Second, NodeGoneAfter: 4 * time.Second, TerminatedVisible: 10 * time.Second, HealthCheck: 2 * time.Second}
 	from := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	boot := instance{state: at.LifecycleStatePending, powerUntil: from.Add(o.Boot)}
@@ -268,7 +268,7 @@ func TestCredentialScope(t *testing.T) {
 	}
 }
 
-func TestLaunchTokenInProgress(t *testing.T) {
+func TestLaunchWithTokenInProgressIsRejected(t *testing.T) {
 	r := newRegion(Options{}.withDefaults(), newHostQueue(nil, 0), time.Now())
 	r.images["ami-1"] = image{id: "ami-1"}
 	r.templates["lt-1"] = &template{id: "lt-1", defaultVersion: 1, versions: []templateVersion{{number: 1, data: templateData{image: "ami-1"}}}}

@@ -13,7 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-func TestFenceOfANode(t *testing.T) {
+func TestEKSUpdateCordonsOrTaintsANode(t *testing.T) {
 	theirs := corev1.Taint{Key: "theirs", Effect: corev1.TaintEffectNoSchedule}
 	eks := corev1.Taint{Key: "eks.amazonaws.com/nodegroup", Value: "unschedulable", Effect: corev1.TaintEffectNoSchedule}
 	for name, taint := range map[string]bool{"cordon": false, "taint (EKS E30)": true} {
@@ -64,8 +64,8 @@ func TestNodeIsReadyWithItsLabels(t *testing.T) {
 	equal(t, "another label", must(d.IsReady(t.Context(), "n", map[string]string{"a": "c"}))(t), false)
 }
 
-// TestDrainOutlivesTheAPIServer checks that a drain is repeated when kubectl exits before the time limit.
-func TestDrainOutlivesTheAPIServer(t *testing.T) {
+// TestDrainIsRepeatedIfKubectlExitsEarly checks that a drain is repeated when kubectl exits before the time limit.
+func TestDrainIsRepeatedIfKubectlExitsEarly(t *testing.T) {
 	kubectl := filepath.Join(t.TempDir(), "kubectl")
 	const once = "#!/bin/sh\nif [ -e $0.ran ]; then exit 0; fi\n: >$0.ran\necho connection refused >&2\nexit 1\n"
 	if err := os.WriteFile(kubectl, []byte(once), 0o755); err != nil {

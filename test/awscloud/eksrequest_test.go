@@ -172,7 +172,7 @@ func TestUpdateVersionIsRefused(t *testing.T) {
 	}
 }
 
-func TestSecondUpdate(t *testing.T) {
+func TestSecondUpdateRequestDuringAnUpdate(t *testing.T) {
 	t.Run("the same token is the same update", func(t *testing.T) {
 		m, first := hold(t, awscloud.EKSOptions{})
 		again := must(m.begin(token("a")))(t)
@@ -236,7 +236,7 @@ func TestListUpdates(t *testing.T) {
 	}
 }
 
-func TestDescribeUpdateWantsTheNodegroup(t *testing.T) {
+func TestDescribeUpdateRequiresTheNodegroup(t *testing.T) {
 	m, first := hold(t, awscloud.EKSOptions{})
 	id := first.Id
 	for _, in := range []eks.DescribeUpdateInput{

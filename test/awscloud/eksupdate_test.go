@@ -61,8 +61,8 @@ func TestUpdateReplacesTheNodes(t *testing.T) {
 	equal(t, "maximum", must(m.Group(m.group))(t).Max, 4)
 }
 
-// TestSurge checks by how much the group's size is raised (EKS E21, E22).
-func TestSurge(t *testing.T) {
+// TestEKSUpdateRaisesGroupSizeBySurge checks by how much the group's size is raised (EKS E21, E22).
+func TestEKSUpdateRaisesGroupSizeBySurge(t *testing.T) {
 	for name, test := range map[string]struct {
 		nodes                         []int // by zone
 		unavailable, percentage, want int
@@ -85,8 +85,8 @@ func TestSurge(t *testing.T) {
 	}
 }
 
-// TestMinimal checks that the group never grows, and that each node is replaced before the next (EKS E09, E50).
-func TestMinimal(t *testing.T) {
+// TestMinimalUpdateStrategyNeverGrowsTheGroup checks that the group never grows, and that each node is replaced before the next (EKS E09, E50).
+func TestMinimalUpdateStrategyNeverGrowsTheGroup(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{}, minimal)
 	must(m.begin(nil))(t)
 	equal(t, "end", m.ended().Status, ekstypes.UpdateStatusSuccessful)
@@ -154,7 +154,7 @@ func TestSecondUpdateStartsFromTheFirstSize(t *testing.T) {
 	equal(t, "desired sizes", m.sizes(), []int{3, 7, 6, 5, 4, 3})
 }
 
-func TestAnAutoscalerEndsScaleDown(t *testing.T) {
+func TestUpdateKeepsSizeThatAutoscalerSet(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{DrainLimit: time.Hour}, nil)
 	m.BlockDrains()
 	must(m.begin(nil))(t)
@@ -168,8 +168,8 @@ func TestAnAutoscalerEndsScaleDown(t *testing.T) {
 	equal(t, "desired and maximum", [2]int{s.Desired, s.Max}, [2]int{8, 8})
 }
 
-// TestHeldDrains checks that a drain's time limit does not run while the drain is held.
-func TestHeldDrains(t *testing.T) {
+// TestTimeLimitDoesNotRunWhileDrainIsHeld checks that a drain's time limit does not run while the drain is held.
+func TestTimeLimitDoesNotRunWhileDrainIsHeld(t *testing.T) {
 	const limit = 300 * time.Millisecond
 	m := startManaged(t, awscloud.EKSOptions{DrainLimit: limit}, nil)
 	var nodes []string
@@ -188,8 +188,8 @@ func TestHeldDrains(t *testing.T) {
 	equal(t, "end", m.ended().Status, ekstypes.UpdateStatusSuccessful)
 }
 
-// TestFailUpdate fails updates with each error code of EKS, in all phases.
-func TestFailUpdate(t *testing.T) {
+// TestFailUpdateInjectsEachErrorCode fails updates with each error code of EKS, in all phases.
+func TestFailUpdateInjectsEachErrorCode(t *testing.T) {
 	phases := []awscloud.UpdatePhase{awscloud.PhaseSetup, awscloud.PhaseScaleUp, awscloud.PhaseUpgrade, awscloud.PhaseScaleDown}
 	m := startManaged(t, awscloud.EKSOptions{}, minimal)
 	for i, code := range ekstypes.ErrorCode("").Values() {
@@ -209,7 +209,7 @@ func TestFailUpdate(t *testing.T) {
 	}
 }
 
-func TestHealth(t *testing.T) {
+func TestNodegroupHealthIssuesAreShown(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{}, nil)
 	issue := ekstypes.Issue{Code: ekstypes.NodegroupIssueCodeAsgInstanceLaunchFailures, Message: aws.String("no capacity"), ResourceIds: []string{m.group}}
 	if err := m.SetNodegroupHealth("shop", "web", issue); err != nil {
@@ -224,8 +224,8 @@ func TestHealth(t *testing.T) {
 	equal(t, "status", m.nodegroup().Status, ekstypes.NodegroupStatusActive)
 }
 
-// TestStatusLags checks that DescribeUpdate shows an update's status at once and DescribeNodegroup does not.
-func TestStatusLags(t *testing.T) {
+// TestNodegroupStatusLagsBehindUpdateStatus checks that DescribeUpdate shows an update's status at once and DescribeNodegroup does not.
+func TestNodegroupStatusLagsBehindUpdateStatus(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{StatusLag: time.Hour}, nil)
 	u := must(m.begin(nil))(t)
 	equal(t, "status of the group", m.nodegroup().Status, ekstypes.NodegroupStatusActive)
@@ -302,7 +302,7 @@ func TestOldNodesAreFencedBeforeTheFirstDrain(t *testing.T) {
 	}
 }
 
-func TestForceDeletesWhatIsLeft(t *testing.T) {
+func TestForcedUpdateDeletesPodsThatAreLeft(t *testing.T) {
 	n := &notes{fail: context.DeadlineExceeded}
 	m := startManaged(t, awscloud.EKSOptions{Drainer: n}, minimal)
 	must(m.begin(func(in *eks.UpdateNodegroupVersionInput) { in.Force = true }))(t)
@@ -310,7 +310,7 @@ func TestForceDeletesWhatIsLeft(t *testing.T) {
 	equal(t, "deleted after the limit (EKS E43)", n.of("delete"), n.of("drain"))
 }
 
-func TestFailedUpdateLeavesTheFence(t *testing.T) {
+func TestFailedUpdateLeavesNodesUnschedulable(t *testing.T) {
 	for uncordon, want := range map[bool]int{false: 0, true: 3} {
 		n := &notes{fail: context.DeadlineExceeded}
 		m := startManaged(t, awscloud.EKSOptions{Drainer: n, UncordonOnFail: uncordon}, nil)
@@ -320,8 +320,8 @@ func TestFailedUpdateLeavesTheFence(t *testing.T) {
 	}
 }
 
-// TestOrderIsRandom checks that the order of nodes is random (EKS E40), and that the same seed gives the same order.
-func TestOrderIsRandom(t *testing.T) {
+// TestSeedDecidesOrderOfNodes checks that the order of nodes is random (EKS E40), and that the same seed gives the same order.
+func TestSeedDecidesOrderOfNodes(t *testing.T) {
 	order := func(seed uint64) []string {
 		n := &notes{}
 		m := startManaged(t, awscloud.EKSOptions{Drainer: n, Seed: seed}, func(s *awscloud.NodegroupSpec) {

@@ -148,7 +148,7 @@ func TestTerminateShrinks(t *testing.T) {
 
 // AWS does not document whether a repeated call shrinks the group again for the same instance. The stand-in does so, and a client
 // must not repeat the call.
-func TestTerminateRepeatedShrinksAgain(t *testing.T) {
+func TestRepeatedTerminateShrinksGroupAgain(t *testing.T) {
 	c, template := start(t, fast())
 	addGroup(t, c, template, []int{1, 1, 1}, func(s *awscloud.GroupSpec) { s.TerminatingHook = time.Hour })
 	in := &as.TerminateInstanceInAutoScalingGroupInput{
@@ -545,7 +545,7 @@ func TestMixedGroup(t *testing.T) {
 		[4]string{"m5.xlarge", "2", special, "1"})
 }
 
-func TestReplacedRootVolumeShows(t *testing.T) {
+func TestReplacedRootVolumeChangesImageOfInstance(t *testing.T) {
 	c, template := start(t, fast())
 	addGroup(t, c, template, []int{1}, nil)
 	id := status(t, c).Instances[0].ID
@@ -557,14 +557,14 @@ func TestReplacedRootVolumeShows(t *testing.T) {
 	equal(t, "version and image", [2]string{*i.LaunchTemplate.Version, *i.ImageId}, [2]string{"1", "ami-new"})
 }
 
-func TestGroupOfAnOperatorIsNotChanged(t *testing.T) {
+func TestGroupsManagedByEKSRejectChanges(t *testing.T) {
 	c, template := start(t, fast())
 	addGroup(t, c, template, []int{1}, func(s *awscloud.GroupSpec) { s.Operator = "eks.amazonaws.com" })
 	_, err := scaling(c).SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{AutoScalingGroupName: aws.String("g"), DesiredCapacity: aws.Int32(2)})
 	wantCode(t, err, "AccessDenied")
 }
 
-func TestOtherDescriptions(t *testing.T) {
+func TestWarmPoolsAndInstanceRefreshesAreDescribed(t *testing.T) {
 	c, template := start(t, fast())
 	addGroup(t, c, template, nil, func(s *awscloud.GroupSpec) {
 		s.WarmPool = &at.WarmPoolConfiguration{MinSize: aws.Int32(2), PoolState: at.WarmPoolStateStopped}
@@ -578,7 +578,7 @@ func TestOtherDescriptions(t *testing.T) {
 	wantCode(t, err, "ValidationError")
 }
 
-func TestAddGroupRefuses(t *testing.T) {
+func TestAddGroupRejectsInvalidSpecs(t *testing.T) {
 	c, template := start(t, fast())
 	addGroup(t, c, template, nil, nil)
 	good := awscloud.GroupSpec{Name: "h", Zones: []string{zoneA}, Max: 2, Template: awscloud.TemplateRef{ID: template, Version: "1"}}

@@ -48,7 +48,7 @@ func TestLaunchInstancesIsIdempotent(t *testing.T) {
 	wantCode(t, err, "IdempotentParameterMismatch")
 }
 
-func TestLaunchInstancesTakesItsTime(t *testing.T) {
+func TestLaunchInstancesIsAsSlowAsConfigured(t *testing.T) {
 	o := fast()
 	o.LaunchCall = 150 * time.Millisecond
 	c, template := start(t, o)
@@ -62,7 +62,7 @@ func TestLaunchInstancesTakesItsTime(t *testing.T) {
 }
 
 // The call takes effect even if the client disconnects.
-func TestLaunchInstancesGoesOnWithoutItsClient(t *testing.T) {
+func TestLaunchInstancesContinuesIfClientDisconnects(t *testing.T) {
 	o := fast()
 	o.LaunchCall = time.Second
 	c, template := start(t, o)
@@ -111,7 +111,7 @@ func TestLaunchInstancesWithoutCapacity(t *testing.T) {
 	}
 }
 
-func TestLaunchInstancesRefuses(t *testing.T) {
+func TestLaunchInstancesRejectsInvalidRequests(t *testing.T) {
 	for name, tc := range map[string]struct {
 		group func(*awscloud.GroupSpec)
 		call  func(*as.LaunchInstancesInput)

@@ -15,7 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-func TestKubeNodes(t *testing.T) {
+func TestBootedMachineGetsANodeObject(t *testing.T) {
 	client := fake.NewClientset()
 	host := awscloud.KubeNodes(client)
 	m := awscloud.Machine{
@@ -74,7 +74,7 @@ func (f *flaky) StopKubelet(ctx context.Context, name string) error {
 	return f.recorder.StopKubelet(ctx, name)
 }
 
-func TestHostCallsAreRepeatedInOrder(t *testing.T) {
+func TestFailedNodeCallsAreRetriedInOrder(t *testing.T) {
 	host := &flaky{}
 	host.left.Store(3)
 	o := fast()
@@ -89,7 +89,7 @@ func TestHostCallsAreRepeatedInOrder(t *testing.T) {
 	equal(t, "calls", host.of(i.Node), []string{"boot", "stop", "delete"})
 }
 
-func TestHostErrorsAreReported(t *testing.T) {
+func TestFailedNodeCallsAreReported(t *testing.T) {
 	host := &flaky{}
 	host.left.Store(1000)
 	o := fast()

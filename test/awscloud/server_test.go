@@ -29,7 +29,7 @@ import (
 )
 
 // With the environment of Env, an unmodified program reaches the stand-in.
-func TestEnvReachesTheStandIn(t *testing.T) {
+func TestProgramWithEnvReachesSimulatedAWS(t *testing.T) {
 	c, _ := start(t, fast())
 	for _, kv := range c.Env() {
 		k, v, _ := strings.Cut(kv, "=")
@@ -112,7 +112,7 @@ func TestAnotherRegionIsEmpty(t *testing.T) {
 	equal(t, "region in the log", c.Requests()[0].Region, "eu-west-1")
 }
 
-func TestDescribeLag(t *testing.T) {
+func TestDescribeCallsShowChangesAfterALag(t *testing.T) {
 	o := fast()
 	o.DescribeLag = 300 * time.Millisecond
 	c, template := start(t, o)
@@ -136,7 +136,7 @@ func TestDescribeLag(t *testing.T) {
 	}
 }
 
-func TestFaultsComeUpInTurn(t *testing.T) {
+func TestInjectedFaultsAreReturnedInOrder(t *testing.T) {
 	c, template := start(t, fast())
 	addGroup(t, c, template, []int{1}, nil)
 	call := func() error {
@@ -182,7 +182,7 @@ func TestScalingActivityInProgressOnDemand(t *testing.T) {
 }
 
 // The connection closes after the change, and the SDK repeats the call.
-func TestDroppedAnswer(t *testing.T) {
+func TestSDKRepeatsCallAfterDroppedConnection(t *testing.T) {
 	c, template := start(t, fast())
 	// The hook keeps the instance in the group until the repeated call.
 	addGroup(t, c, template, []int{1, 1, 1}, func(s *awscloud.GroupSpec) { s.TerminatingHook = time.Hour })
@@ -322,7 +322,7 @@ func TestUnknownActionsAreRefused(t *testing.T) {
 	wantCode(t, err, "UnknownOperationException")
 }
 
-func TestParameters(t *testing.T) {
+func TestGetParameterReturnsNewestValue(t *testing.T) {
 	c, _ := start(t, fast())
 	const name = "/aws/service/eks/optimized-ami/1.33/amazon-linux-2023/x86_64/standard/recommended/image_id"
 	c.AddParameter(name, "ami-old")

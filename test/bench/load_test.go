@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestLoadTable(t *testing.T) {
+func TestTableOfCPUTimePerComponent(t *testing.T) {
 	cpus := map[string]time.Duration{"kube-apiserver": 9 * second, "etcd": 3 * second, "kube-controller-manager": 2 * second, "kube-scheduler": second, "kwok": 4 * second}
 	without := maps.Clone(cpus)
 	delete(without, "kwok")
@@ -45,7 +45,7 @@ func TestLoadTable(t *testing.T) {
 	}
 }
 
-func TestMachineTime(t *testing.T) {
+func TestMachineCPUTimeIsReadFromProcStat(t *testing.T) {
 	cases := map[string]struct {
 		stat      string
 		busy, all float64
@@ -65,7 +65,7 @@ func TestMachineTime(t *testing.T) {
 	}
 }
 
-func TestLoadSince(t *testing.T) {
+func TestCPULoadBetweenTwoMoments(t *testing.T) {
 	before := load{map[string]time.Duration{"etcd": second, "kwok": second}, 100, 1000}
 	cases := map[string]struct {
 		before, after load

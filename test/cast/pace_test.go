@@ -30,7 +30,7 @@ func describe(frames []Frame) []string {
 	return list
 }
 
-func TestPace(t *testing.T) {
+func TestIdleTimeOfRecordingIsShortened(t *testing.T) {
 	const ms = time.Millisecond
 	for name, c := range map[string]struct {
 		shots []Shot
@@ -52,8 +52,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestPaceFits: a long recording is shown faster, but not its command line. No more than four frames are shown in a second.
-func TestPaceFits(t *testing.T) {
+// TestLongRecordingsAreShownFaster: a long recording is shown faster, but not its command line. No more than four frames are shown in a second.
+func TestLongRecordingsAreShownFaster(t *testing.T) {
 	shots := []Shot{promptOf(0, "$ long")}
 	for i := range 1200 {
 		shots = append(shots, shotOf(time.Duration(i+1)*200*time.Millisecond, fmt.Sprint(i)))

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestPicture checks the picture that "make cast" has drawn: its size, its texts, and that it needs nothing but itself.
-func TestPicture(t *testing.T) {
+// TestUpgradePictureIsSmallAndSelfContained checks the picture that "make cast" has drawn: its size, its texts, and that it needs nothing but itself.
+func TestUpgradePictureIsSmallAndSelfContained(t *testing.T) {
 	picture, err := os.ReadFile("../../docs/pictures/upgrade.svg")
 	if err != nil {
 		t.Fatal(err)

@@ -21,8 +21,8 @@ func textOf(screen emulator.Screen) string {
 	return strings.Join(rows, "\n")
 }
 
-// TestRun records two commands on a terminal of 80 columns and 24 rows.
-func TestRun(t *testing.T) {
+// TestRunRecordsTerminalOutput records two commands on a terminal of 80 columns and 24 rows.
+func TestRunRecordsTerminalOutput(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
 		t.Skip(err)
@@ -71,8 +71,8 @@ func TestRunWithoutProgram(t *testing.T) {
 	}
 }
 
-// TestRunKeepsEachScreen: output that arrives at once does not scroll off between two shots.
-func TestRunKeepsEachScreen(t *testing.T) {
+// TestRunRecordsOutputBeforeItScrollsOff: output that arrives at once does not scroll off between two shots.
+func TestRunRecordsOutputBeforeItScrollsOff(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
 		t.Skip(err)

@@ -108,16 +108,16 @@ func TestTextIsEscaped(t *testing.T) {
 	}
 }
 
-// TestForbiddenCharacters draws characters that no XML document may have.
-func TestForbiddenCharacters(t *testing.T) {
+// TestCharactersForbiddenInXMLAreReplaced draws characters that no XML document may have.
+func TestCharactersForbiddenInXMLAreReplaced(t *testing.T) {
 	texts, _ := parse(t, SVG("\x00", []Frame{frame(time.Second, "a\x1b[?25l\x07\xff\ufffeb")}))
 	if got, want := texts["r0"], "a\ufffd[?25l\ufffd\ufffd\ufffdb"; got != want {
 		t.Errorf("the row is %q, want %q", got, want)
 	}
 }
 
-// TestRowsAreDrawnOnce: frames refer to a row that they share.
-func TestRowsAreDrawnOnce(t *testing.T) {
+// TestFramesShareEqualRows: frames refer to a row that they share.
+func TestFramesShareEqualRows(t *testing.T) {
 	picture := SVG("", []Frame{frame(time.Second, "same", "one"), frame(time.Second, "other", "same")})
 	texts, names := parse(t, picture)
 	if len(texts) != 3 || names["use"] != 4 {
@@ -133,8 +133,8 @@ func TestRowsAreDrawnOnce(t *testing.T) {
 	}
 }
 
-// TestKeyframes: the strip jumps to each frame at its share of the time.
-func TestKeyframes(t *testing.T) {
+// TestAnimationShowsEachFrameForItsTime: the strip jumps to each frame at its share of the time.
+func TestAnimationShowsEachFrameForItsTime(t *testing.T) {
 	got := animate([]Frame{frame(time.Second), frame(2 * time.Second), frame(5 * time.Second)})
 	for _, want := range []string{
 		"0.000%{transform:translateY(0px)}", "12.500%{transform:translateY(-432px)}", "37.500%{transform:translateY(-864px)}",
@@ -146,8 +146,8 @@ func TestKeyframes(t *testing.T) {
 	}
 }
 
-// TestNoFrames draws an empty recording.
-func TestNoFrames(t *testing.T) {
+// TestSVGOfAnEmptyRecordingIsValid draws an empty recording.
+func TestSVGOfAnEmptyRecordingIsValid(t *testing.T) {
 	picture := SVG("nothing", nil)
 	parse(t, picture)
 	if bytes.Contains(picture, []byte("NaN")) || bytes.Contains(picture, []byte("keyframes")) {

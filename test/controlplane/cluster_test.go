@@ -173,7 +173,7 @@ func testSecondClusterIsIndependent(t *testing.T, s *space) {
 	c.Stop()
 }
 
-func TestStartRefuses(t *testing.T) {
+func TestStartRejectsInvalidOptions(t *testing.T) {
 	inUse := t.TempDir()
 	if err := os.Mkdir(filepath.Join(inUse, "etcd"), 0o755); err != nil {
 		t.Fatal(err)

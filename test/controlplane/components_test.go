@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestLeasesFitTheGrace checks that a kubelet can renew its lease several times before its node is NotReady.
-func TestLeasesFitTheGrace(t *testing.T) {
+// TestNodeLeasesAreRenewedWithinGracePeriod checks that a kubelet can renew its lease several times before its node is NotReady.
+func TestNodeLeasesAreRenewedWithinGracePeriod(t *testing.T) {
 	for name, test := range map[string]struct {
 		grace time.Duration
 		want  int
@@ -40,8 +40,8 @@ func TestKWOKConfigIsFilledIn(t *testing.T) {
 	}
 }
 
-// TestStagesReadTheAnnotations checks that stages.yaml uses every annotation of doc.go.
-func TestStagesReadTheAnnotations(t *testing.T) {
+// TestKWOKStagesUseEachAnnotation checks that stages.yaml uses every annotation of doc.go.
+func TestKWOKStagesUseEachAnnotation(t *testing.T) {
 	for _, annotation := range []string{
 		AnnotationReadyAfter, AnnotationTerse, AnnotationGoneAfter, AnnotationCompletesAfter, AnnotationNeverReady,
 		AnnotationCrashLoop, AnnotationCrashOn, AnnotationNeverGone, AnnotationBootAfter, AnnotationKubelet,

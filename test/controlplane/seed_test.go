@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestSeed seeds more objects than fit in one transaction, and reads them through the API server.
-func TestSeed(t *testing.T) {
+// TestSeededObjectsAreReadThroughAPIServer seeds more objects than fit in one transaction, and reads them through the API server.
+func TestSeededObjectsAreReadThroughAPIServer(t *testing.T) {
 	const pods = 2*seedPuts + 1
 	c := ForTest(t, Options{OnlyAPIServer: true, Seed: func(s *Seed) error {
 		for i := range pods {

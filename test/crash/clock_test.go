@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-func TestWithSettableClock(t *testing.T) {
+func TestRuntimeClockIsPatchedToBeSettable(t *testing.T) {
 	cases := map[string]struct{ source, want, wantErr string }{
 		"as it is":  {"package time\n" + readsRuntimeClock + "}\n", "package time\n" + readsSettableClock + "}\n", ""},
 		"changed":   {"package time\n\nfunc Now() Time { return unix() }\n", "", "0 times"},
@@ -30,8 +30,8 @@ func TestWithSettableClock(t *testing.T) {
 	}
 }
 
-// TestWallClock checks that setting the clock of a running command changes its wall clock, and does not change its monotonic clock.
-func TestWallClock(t *testing.T) {
+// TestSettingTheClockChangesOnlyWallTime checks that setting the clock of a running command changes its wall clock, and does not change its monotonic clock.
+func TestSettingTheClockChangesOnlyWallTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it compiles the standard library, which -short leaves out")
 	}

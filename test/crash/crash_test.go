@@ -102,7 +102,7 @@ func numberOfFirst(t *testing.T, writes []string, kind string) int {
 	return i + 1
 }
 
-func TestPoints(t *testing.T) {
+func TestInterruptionPointsFollowFlags(t *testing.T) {
 	cases := map[string]struct {
 		flags  options
 		writes int
@@ -128,7 +128,7 @@ func TestPoints(t *testing.T) {
 	}
 }
 
-func TestProxyNumbersWrites(t *testing.T) {
+func TestProxyFindsTheWriteToInterrupt(t *testing.T) {
 	const node, lease = "PATCH /x", "PUT /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x"
 	cases := map[string]struct {
 		point  point
@@ -175,7 +175,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-func TestNotOnceIsDescribed(t *testing.T) {
+func TestActionsNotDoneExactlyOnceAreReported(t *testing.T) {
 	cases := map[string]struct {
 		times map[string]int
 		due   map[string]bool
@@ -195,7 +195,7 @@ func TestNotOnceIsDescribed(t *testing.T) {
 	}
 }
 
-func TestSizesOutOfBounds(t *testing.T) {
+func TestGroupSizesOutOfBoundsAreReported(t *testing.T) {
 	booting, whole := awscloud.Size{Desired: 6, InService: 2}, awscloud.Size{Desired: 6, InService: 6}
 	cases := map[string]struct {
 		sizes []awscloud.Size
@@ -218,7 +218,7 @@ func TestSizesOutOfBounds(t *testing.T) {
 	}
 }
 
-func TestOutcomesAreReported(t *testing.T) {
+func TestReportListsProblemsOfInterruptedUpgrades(t *testing.T) {
 	outcomes := []outcome{
 		{point: point{1, kill}, writes: []string{"POST /a", "PUT /b"}},
 		{point: point{2, kill}, writes: []string{"POST /a", "PUT /b"}, problems: []string{"nodes: x", "lease: y"}},

@@ -16,8 +16,8 @@ import (
 // reading is how late the plugin may notice that a target is gone: it reads load balancers every 5 s while a node waits.
 const reading = 7 * time.Second
 
-// TestBalancers upgrades groups whose nodes and pods are targets of load balancers (L22).
-func TestBalancers(t *testing.T) {
+// TestUpgradeWaitsForLoadBalancers upgrades groups whose nodes and pods are targets of load balancers (L22).
+func TestUpgradeWaitsForLoadBalancers(t *testing.T) {
 	t.Parallel()
 	shared := fixture.ForTest(t, quick())
 	s := newBalancedGroup(t, shared, 12*time.Second)
@@ -46,9 +46,9 @@ func TestBalancers(t *testing.T) {
 	}
 }
 
-// TestBalancersBesideSlowPods has pods that terminate more slowly than load balancers drain. Waiting for load balancers then
+// TestWaitForLoadBalancersOverlapsWithSlowPods has pods that terminate more slowly than load balancers drain. Waiting for load balancers then
 // takes no extra time.
-func TestBalancersBesideSlowPods(t *testing.T) {
+func TestWaitForLoadBalancersOverlapsWithSlowPods(t *testing.T) {
 	inSample(t)
 	t.Parallel()
 	shared := fixture.ForTest(t, quick())

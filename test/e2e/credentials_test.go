@@ -24,8 +24,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/hostile"
 )
 
-// TestCredentialsEnd runs the cases in which credentials expire or are revoked during an upgrade.
-func TestCredentialsEnd(t *testing.T) {
+// TestUpgradeWithExpiredOrRevokedCredentials runs the cases in which credentials expire or are revoked during an upgrade.
+func TestUpgradeWithExpiredOrRevokedCredentials(t *testing.T) {
 	t.Parallel()
 	shared := common.forTest(t)
 	cases := map[string]func(*testing.T, *fixture.Fixture){

@@ -16,10 +16,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestPlantedFaults runs check on ten clusters with a fault each, testdata/faulty/RULE.yaml. check must find the fault, and the
+// TestCheckFindsFaultsAndItsCommandsFixThem runs check on ten clusters with a fault each, testdata/faulty/RULE.yaml. check must find the fault, and the
 // upgrade must stop if the fault blocks it. After the printed commands have been run, check must no longer find it, and the
 // upgrade must succeed. The tool has only the rights of docs/permissions.
-func TestPlantedFaults(t *testing.T) {
+func TestCheckFindsFaultsAndItsCommandsFixThem(t *testing.T) {
 	t.Parallel()
 	shared := common.forTest(t)
 	operator := allowOperator(t, shared)

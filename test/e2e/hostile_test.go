@@ -16,8 +16,8 @@ import (
 // storms is the number of different seeds for failing requests.
 const storms = 3
 
-// TestHostileServers runs the cases in which the API server and the cloud answer incorrectly or not at all.
-func TestHostileServers(t *testing.T) {
+// TestUpgradesWithFailingAPIServerAndCloud runs the cases in which the API server and the cloud answer incorrectly or not at all.
+func TestUpgradesWithFailingAPIServerAndCloud(t *testing.T) {
 	t.Parallel()
 	shared := common.forTest(t)
 	cases := map[string]func(*testing.T, *fixture.Fixture){

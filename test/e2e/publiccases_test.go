@@ -133,8 +133,8 @@ var publicCases = map[string]publicCase{
 	},
 }
 
-// TestPublicCases repeats problems that were reported about other programs.
-func TestPublicCases(t *testing.T) {
+// TestProblemsReportedAboutOtherTools repeats problems that were reported about other programs.
+func TestProblemsReportedAboutOtherTools(t *testing.T) {
 	t.Parallel()
 	shared := common.forTest(t)
 	for name, c := range publicCases {

@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestRightsTakenAway removes all rights of a user during an upgrade. The upgrade must exit soon. It must name each node that is
+// TestUpgradeExitsIfUserLosesAllPermissions removes all rights of a user during an upgrade. The upgrade must exit soon. It must name each node that is
 // still fenced with the command that removes the fence.
-func TestRightsTakenAway(t *testing.T) {
+func TestUpgradeExitsIfUserLosesAllPermissions(t *testing.T) {
 	t.Parallel()
 	shared := common.forTest(t)
 	kubeconfig, err := shared.Cluster.KubeconfigFor("leaver")

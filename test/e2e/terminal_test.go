@@ -90,9 +90,9 @@ func (c *onTerminal) end(code int) []string {
 	return c.screen.Lines()
 }
 
-// TestTerminal upgrades a group of labelled nodes on a terminal. Nodes without a cloud are not replaced, so the upgrade waits
+// TestUpgradeOnATerminalIsInterrupted upgrades a group of labelled nodes on a terminal. Nodes without a cloud are not replaced, so the upgrade waits
 // until it is interrupted.
-func TestTerminal(t *testing.T) {
+func TestUpgradeOnATerminalIsInterrupted(t *testing.T) {
 	t.Parallel()
 	shared := common.forTest(t)
 	s := openPlain(t, shared, "screen")

@@ -91,8 +91,8 @@ func (c *command) says(words ...string) {
 	}
 }
 
-// TestVerbs sends each verb to an upgrade in each phase, from another machine than the upgrade's.
-func TestVerbs(t *testing.T) {
+// TestVerbsReachUpgradeOnAnotherMachine sends each verb to an upgrade in each phase, from another machine than the upgrade's.
+func TestVerbsReachUpgradeOnAnotherMachine(t *testing.T) {
 	t.Parallel()
 	shared := common.forTest(t)
 	verbs := []struct {

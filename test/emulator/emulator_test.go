@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestScreen checks the rows on the screen with their styles.
-func TestScreen(t *testing.T) {
+// TestEmulatorShowsWrittenTextAndStyles checks the rows on the screen with their styles.
+func TestEmulatorShowsWrittenTextAndStyles(t *testing.T) {
 	plain := func(text string) []Span { return []Span{{Text: text, Cells: len(text)}} }
 	green, bold := Style{Color: 32}, Style{Bold: true}
 	for name, c := range map[string]struct {

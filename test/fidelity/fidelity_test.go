@@ -17,8 +17,8 @@ func sampleScenarios() []scenario {
 	return slices.DeleteFunc(scenarios(seed), func(s scenario) bool { return !slices.Contains(names, s.name) })
 }
 
-// TestSampleOfScenarios runs two of the scenarios; "make fidelity" runs all.
-func TestSampleOfScenarios(t *testing.T) {
+// TestSampleOfForecastsMatchesUpgrades runs two of the scenarios; "make fidelity" runs all.
+func TestSampleOfForecastsMatchesUpgrades(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")
 	}
@@ -79,7 +79,7 @@ func TestWrongPredictionsAreListed(t *testing.T) {
 	}
 }
 
-func TestNodesAreInOrderOfTheirStart(t *testing.T) {
+func TestNodesAreSortedByStartOfDrain(t *testing.T) {
 	ms := time.Millisecond
 	cases := map[string]struct {
 		starts []nodeStart
@@ -99,7 +99,7 @@ func TestNodesAreInOrderOfTheirStart(t *testing.T) {
 	}
 }
 
-func TestStartsAreReadFromEvents(t *testing.T) {
+func TestDrainStartsAreReadFromEvents(t *testing.T) {
 	const events = `W1121 a warning of a library
 {"time":"2026-03-02T09:00:00Z","group":"g","type":"phase","state":"upgrade","text":"phase upgrade"}
 {"time":"2026-03-02T09:00:01Z","group":"g","type":"node","node":"b","state":"draining","text":"node b draining 1 pod"}
@@ -112,9 +112,9 @@ func TestStartsAreReadFromEvents(t *testing.T) {
 	}
 }
 
-// TestSeedDecidesRandomEnds checks that equal seeds give equal termination times, and that each time is between 10 and 40 % of the
+// TestSameSeedGivesSamePodTerminationTimes checks that equal seeds give equal termination times, and that each time is between 10 and 40 % of the
 // grace period.
-func TestSeedDecidesRandomEnds(t *testing.T) {
+func TestSameSeedGivesSamePodTerminationTimes(t *testing.T) {
 	ends := func(seed uint64) (all []time.Duration) {
 		for _, s := range scenarios(seed) {
 			for _, w := range s.workloads {

@@ -30,7 +30,7 @@ func TestCrashingWorkloadsShareNodes(t *testing.T) {
 	}
 }
 
-func TestWrongStopsAreListed(t *testing.T) {
+func TestStopsForWrongWorkloadsAreReported(t *testing.T) {
 	broken := []fixture.Workload{{Kind: "Deployment", Name: "web-1"}, {Kind: "StatefulSet", Name: "db-2"}}
 	const both = "error: upgrade stopped: default/Deployment/web-1 (1 of 2 ready); default/StatefulSet/db-2 (1 of 2 ready)\n"
 	cases := map[string]struct {

@@ -25,10 +25,10 @@ func smallLayout() *layout {
 	return &l
 }
 
-// TestGapsOfASmallLayout moves the pods of a small layout with the tool. "make gaps" moves the pods of larger layouts with the tool
+// TestServiceGapsDuringUpgradeAreMeasured moves the pods of a small layout with the tool. "make gaps" moves the pods of larger layouts with the tool
 // and with kubectl drain. A workload with one pod must have a gap as long as its new pod takes to become ready: this shows that gaps
 // are measured.
-func TestGapsOfASmallLayout(t *testing.T) {
+func TestServiceGapsDuringUpgradeAreMeasured(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")
 	}
@@ -47,7 +47,7 @@ func TestGapsOfASmallLayout(t *testing.T) {
 	}
 }
 
-func TestLayoutsAreDrawnFromTheSeed(t *testing.T) {
+func TestSameSeedGivesSameLayout(t *testing.T) {
 	for seed := range uint64(50) {
 		l := drawLayout(seed, nodes, workloads, false)
 		if !reflect.DeepEqual(l, drawLayout(seed, nodes, workloads, false)) {
@@ -99,7 +99,7 @@ func sliceOf(service, name string, ready ...bool) *discoveryv1.EndpointSlice {
 	return slice
 }
 
-func TestGapsAreCounted(t *testing.T) {
+func TestServiceGapsAreCountedFromEndpointSlices(t *testing.T) {
 	type seen struct {
 		at    time.Duration
 		event watch.EventType

@@ -85,7 +85,7 @@ func TestAnswersWithAWSErrors(t *testing.T) {
 	}
 }
 
-func TestRequestsToTheCloudPass(t *testing.T) {
+func TestProxyPassesRequestsToAWS(t *testing.T) {
 	bodies := make(chan string, 1)
 	o := plain(t, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -139,7 +139,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-func TestAnswerOfTheCloudIsLost(t *testing.T) {
+func TestProxyDropsTheAnswerOfAWS(t *testing.T) {
 	o := plain(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "<SetDesiredCapacityResponse></SetDesiredCapacityResponse>")
 	})

@@ -25,7 +25,7 @@ func all(h hostile.Harm) hostile.Plan {
 	return hostile.Plan{Harms: []hostile.Harm{h}}
 }
 
-func TestFrontWithoutHarmPassesRequests(t *testing.T) {
+func TestProxyWithoutFaultsPassesRequests(t *testing.T) {
 	o, front, client := before(t, hostile.Plan{})
 	if err := client.CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath(path).Param("x", "1").Do(t.Context()).Error(); err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func TestFrontWithoutHarmPassesRequests(t *testing.T) {
 	}
 }
 
-func TestFrontRefusesOtherClients(t *testing.T) {
+func TestProxyRejectsClientsWithAnotherToken(t *testing.T) {
 	o, front, _ := before(t, hostile.Plan{})
 	config := rest.CopyConfig(configOf(t, front))
 	config.BearerToken = "another"
@@ -63,8 +63,8 @@ func TestFrontRefusesOtherClients(t *testing.T) {
 	}
 }
 
-// TestFrontChecksTokens uses a token that becomes invalid during the test.
-func TestFrontChecksTokens(t *testing.T) {
+// TestProxyRejectsTokensThatBecameInvalid uses a token that becomes invalid during the test.
+func TestProxyRejectsTokensThatBecameInvalid(t *testing.T) {
 	o, front, client := before(t, hostile.Plan{})
 	good := true
 	front.Admit(func(string) bool { return good })
@@ -77,7 +77,7 @@ func TestFrontChecksTokens(t *testing.T) {
 	}
 }
 
-func TestFrontAnswersInsteadOfTheServer(t *testing.T) {
+func TestProxyAnswersWithInjectedErrors(t *testing.T) {
 	cases := map[int]func(error) bool{
 		http.StatusInternalServerError: apierrors.IsInternalError,
 		http.StatusServiceUnavailable:  apierrors.IsServiceUnavailable,
@@ -136,7 +136,7 @@ func TestTooManyRequests(t *testing.T) {
 	}
 }
 
-func TestPredicates(t *testing.T) {
+func TestRequestsAreClassifiedAsReadWriteOrWatch(t *testing.T) {
 	cases := map[string]struct{ write, watch, read bool }{
 		"GET /api/v1/nodes":            {read: true},
 		"GET /api/v1/nodes?watch=true": {watch: true},

@@ -48,7 +48,7 @@ func TestConnectionsAreDropped(t *testing.T) {
 	}
 }
 
-func TestDelay(t *testing.T) {
+func TestProxyDelaysRequests(t *testing.T) {
 	const delay = 100 * time.Millisecond
 	o, front, client := before(t, all(hostile.Harm{Delay: delay}))
 	began := time.Now()
@@ -60,7 +60,7 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-func TestHarmHitsOnlySelectedRequests(t *testing.T) {
+func TestFaultsHitOnlySelectedRequests(t *testing.T) {
 	_, _, client := before(t, hostile.Plan{Harms: []hostile.Harm{
 		{Share: 1, To: hostile.Write, Status: http.StatusServiceUnavailable},
 		{Share: 1, To: hostile.Read, Status: http.StatusConflict},
@@ -73,7 +73,7 @@ func TestHarmHitsOnlySelectedRequests(t *testing.T) {
 	}
 }
 
-func TestObeyReplacesThePlan(t *testing.T) {
+func TestObeyReplacesTheFaultPlan(t *testing.T) {
 	_, front, client := before(t, hostile.Plan{})
 	if err := ask(t, client, "GET", path); err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestWatchesAreCut(t *testing.T) {
 	}
 }
 
-func TestDown(t *testing.T) {
+func TestDownEndsWatchesAndRefusesRequestsForAWhile(t *testing.T) {
 	const down = 300 * time.Millisecond
 	front, client := events(t, hostile.Plan{})
 	lines := watch(t, front, client)
@@ -184,7 +184,7 @@ func TestDown(t *testing.T) {
 	}
 }
 
-func TestAfter(t *testing.T) {
+func TestAfterCallsHookOnceTheNthWriteWasSent(t *testing.T) {
 	o, front, client := before(t, hostile.Plan{})
 	hooked := make(chan int, 1)
 	var answered atomic.Bool
@@ -221,7 +221,7 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-func TestLose(t *testing.T) {
+func TestLoseDropsTheAnswerOfTheNthWrite(t *testing.T) {
 	o, front, client := before(t, hostile.Plan{})
 	front.Number(func(r *http.Request) bool { return r.Method == http.MethodPatch })
 	front.Lose(2)
@@ -252,8 +252,8 @@ func TestLoseCountsOnlyWritesThatReachTheServer(t *testing.T) {
 	}
 }
 
-// TestTookGetsOnlyAcceptedWrites checks that the hook gets no reads and no writes that the server or the front refuses.
-func TestTookGetsOnlyAcceptedWrites(t *testing.T) {
+// TestWriteHookGetsOnlyAcceptedWrites checks that the hook gets no reads and no writes that the server or the front refuses.
+func TestWriteHookGetsOnlyAcceptedWrites(t *testing.T) {
 	_, kubeconfig := secure(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPut {
 			http.Error(w, "it has changed", http.StatusConflict)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestSharesAddUp(t *testing.T) {
+func TestFaultsHitTheirShareOfRequests(t *testing.T) {
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func TestSharesAddUp(t *testing.T) {
 	}
 }
 
-func TestHarmDoesNotDependOnOtherRequests(t *testing.T) {
+func TestFaultsDependOnlyOnSeedAndRequest(t *testing.T) {
 	one, same, other := Plan{Seed: 1}, Plan{Seed: 1}, Plan{Seed: 2}
 	differ := 0
 	for i := range 100 {

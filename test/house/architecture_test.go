@@ -68,7 +68,7 @@ func importTableFaults(page string, imported map[string]map[string]bool) (faults
 	return faults
 }
 
-func TestImportTableRule(t *testing.T) {
+func TestErrorsInImportTableAreFound(t *testing.T) {
 	imported := map[string]map[string]bool{"pkg/a": {"pkg/b": true, "pkg/c/d": true}, "pkg/c": {"pkg/c/d": true}, "pkg/c/d": {}, "pkg/b": {}}
 	for page, fault := range map[string]string{
 		"| x | `pkg/a` | is a | `b`, `d` |\n| | `pkg/b` | is b | – |\n| | `pkg/c` with `d` | is c | – |\n": "",

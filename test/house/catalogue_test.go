@@ -22,9 +22,9 @@ func catalogueRow(r *preflight.Rule) string {
 	return fmt.Sprintf("| %s | %s: %s | %s |", r.ID, verb, r.Text, r.Source)
 }
 
-// TestRulesPageMatchesTheCatalogue checks that --explain and docs/internals/rules.md have the same texts. With -update it writes the rows into
+// TestRulesPageMatchesExplainTexts checks that --explain and docs/internals/rules.md have the same texts. With -update it writes the rows into
 // the page.
-func TestRulesPageMatchesTheCatalogue(t *testing.T) {
+func TestRulesPageMatchesExplainTexts(t *testing.T) {
 	file := filepath.Join(repoRoot(t), rulesPage)
 	text, err := os.ReadFile(file)
 	if err != nil {

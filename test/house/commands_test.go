@@ -86,7 +86,7 @@ func TestPrintedCommandsAreQuoted(t *testing.T) {
 	}
 }
 
-func TestCommandRule(t *testing.T) {
+func TestUnquotedValuesInPrintedCommandsAreFound(t *testing.T) {
 	cases := map[string]struct{ expr, want string }{
 		"a verb behind a command":         {`f("run kubectl nodeupgrade abort %s", name)`, "verb of a format"},
 		"a quoting verb is Go's":          {`f("run kubectl uncordon %q", name)`, "verb of a format"},

@@ -32,7 +32,7 @@ func decisionFaults(index string, names []string) []string {
 	return faults
 }
 
-func TestDecisionIndex(t *testing.T) {
+func TestDecisionIndexListsEachDecision(t *testing.T) {
 	const folder = "docs/decisions"
 	found, err := filepath.Glob(filepath.Join(repoRoot(t), folder, "[0-9][0-9][0-9][0-9]-*.md"))
 	if err != nil {
@@ -44,7 +44,7 @@ func TestDecisionIndex(t *testing.T) {
 	reportFaults(t, decisionFaults(readFile(t, folder+"/README.md"), found))
 }
 
-func TestDecisionRule(t *testing.T) {
+func TestFaultsInDecisionIndexAreFound(t *testing.T) {
 	cases := map[string]struct {
 		index string
 		names []string

@@ -102,8 +102,8 @@ func jobOf(t *testing.T, name string) (batchv1.JobSpec, string) {
 	return batchv1.JobSpec{}, ""
 }
 
-// TestDeployedJobsAreTheSame compares the Job with the one that the CronJob creates, and its image with the release of krew.yaml.
-func TestDeployedJobsAreTheSame(t *testing.T) {
+// TestJobEqualsJobOfCronJob compares the Job with the one that the CronJob creates, and its image with the release of krew.yaml.
+func TestJobEqualsJobOfCronJob(t *testing.T) {
 	once, _ := jobOf(t, "deploy/job.yaml")
 	again, _ := jobOf(t, "deploy/cronjob.yaml")
 	first, err := yaml.Marshal(once)

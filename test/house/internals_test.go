@@ -47,8 +47,8 @@ func TestInternalsNameExistingDeclarations(t *testing.T) {
 	}
 }
 
-// TestEvictionOrderNumbers checks that docs/internals/eviction-order.md has the same numbers as the code.
-func TestEvictionOrderNumbers(t *testing.T) {
+// TestEvictionOrderPageHasNumbersOfCode checks that docs/internals/eviction-order.md has the same numbers as the code.
+func TestEvictionOrderPageHasNumbersOfCode(t *testing.T) {
 	values := map[string]string{}
 	for _, src := range sources(t) {
 		if !src.isTest() && (src.dir() == "pkg/drain/schedule" || src.path == "pkg/upgrade/window.go") {
@@ -107,8 +107,8 @@ func writeDuration(number, unit string) string {
 	}
 }
 
-// TestInternalsFaults checks the faults that internalsFaults finds.
-func TestInternalsFaults(t *testing.T) {
+// TestWrongNamesInInternalsPagesAreFound checks the faults that internalsFaults finds.
+func TestWrongNamesInInternalsPagesAreFound(t *testing.T) {
 	has := map[string][]string{"pkg/upgrade/a.go": {"look"}, "pkg/upgrade/b.go": {"act", "stay"}}
 	text := "`look` (`a.go`), `act`, `look` (`b.go`), `gone` (`a.go`), `act` (`c.go`)"
 	faults, named := internalsFaults(text, "pkg/upgrade", has)

@@ -126,7 +126,7 @@ func TestK9sPlugins(t *testing.T) {
 	reportFaults(t, k9sFaults([]byte(readFile(t, "plugins.yaml"))))
 }
 
-func TestK9sRule(t *testing.T) {
+func TestFaultyK9sPluginsAreFound(t *testing.T) {
 	const good = `plugins:
   run:
     shortCut: Shift-U

@@ -119,7 +119,7 @@ func TestKrewManifest(t *testing.T) {
 	reportFaults(t, krewFaults([]byte(readFile(t, "krew.yaml"))))
 }
 
-func TestKrewRule(t *testing.T) {
+func TestFaultyKrewManifestsAreFound(t *testing.T) {
 	good := strings.NewReplacer("SUM", strings.Repeat("0a", 32), "HOME", "https://"+module).Replace(`
 apiVersion: krew.googlecontainertools.github.com/v1alpha2
 kind: Plugin

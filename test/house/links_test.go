@@ -77,8 +77,8 @@ func linkFaults(name string, pages map[string]string, exists func(string) bool) 
 	return faults
 }
 
-// TestLinksOfPages checks that each link from a page to another file or heading of the repository has a target.
-func TestLinksOfPages(t *testing.T) {
+// TestLinksOfPagesHaveTargets checks that each link from a page to another file or heading of the repository has a target.
+func TestLinksOfPagesHaveTargets(t *testing.T) {
 	top, pages := repoRoot(t), map[string]string{}
 	err := filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -113,7 +113,7 @@ func TestLinksOfPages(t *testing.T) {
 	}
 }
 
-func TestLinkRule(t *testing.T) {
+func TestBrokenLinksAreFound(t *testing.T) {
 	cases := map[string]struct{ text, want string }{
 		"to a heading":               {"# A b: `c`?\n[x](#a-b-c)", ""},
 		"to a heading of another":    {"[x](q.md#which-one)", ""},

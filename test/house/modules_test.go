@@ -34,11 +34,11 @@ func versionFaults(product, controlPlane string) []string {
 	return faults
 }
 
-func TestControlPlaneSharesModules(t *testing.T) {
+func TestControlPlaneUsesSameModuleVersions(t *testing.T) {
 	reportFaults(t, versionFaults(readFile(t, "go.mod"), readFile(t, "test/controlplane/kubernetes/go.mod")))
 }
 
-func TestVersionRule(t *testing.T) {
+func TestDifferentModuleVersionsAreFound(t *testing.T) {
 	cases := map[string]struct{ ours, theirs, want string }{
 		"the same":           {"require (\n\tk8s.io/api v0.37.2\n)", "require (\n\tk8s.io/api v0.37.2 // indirect\n)", ""},
 		"others":             {"require (\n\tk8s.io/api v0.37.2\n)", "require k8s.io/api v0.36.3", "k8s.io/api is v0.37.2 in go.mod and v0.36.3"},
@@ -80,7 +80,7 @@ func TestDependenciesAreDescribed(t *testing.T) {
 	reportFaults(t, dependencyFaults(readFile(t, "go.mod"), readFile(t, "docs/dependencies.md")))
 }
 
-func TestDependencyRule(t *testing.T) {
+func TestUndescribedDependenciesAreFound(t *testing.T) {
 	const goMod = "require (\n\ta.b/c v1.0.0\n\ta.b/d v1.0.0 // indirect\n\tgithub.com/aws/aws-sdk-go-v2/service/iam v1.9.0\n)\n"
 	const page = "| `a.b/c` | reads |\n| `github.com/aws/aws-sdk-go-v2/service/iam` | asks |\n"
 	cases := map[string]struct{ old, new, want string }{

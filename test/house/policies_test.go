@@ -137,7 +137,7 @@ func readDocuments(t *testing.T, text string) []object {
 	return all
 }
 
-func TestRoleRule(t *testing.T) {
+func TestRolesOutsidePermissionsAreFound(t *testing.T) {
 	const role = "kind: ClusterRole\nmetadata:\n  name: a\nrules:\n  - verbs: [get]\n"
 	cases := map[string]struct{ name, text, want string }{
 		"a page with a role":    {"docs/cronjob.md", "```yaml\n" + role + "```\n", "a role of its own"},

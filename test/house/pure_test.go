@@ -163,7 +163,7 @@ func decodePackages(t *testing.T, out []byte) []goPackage {
 	}
 }
 
-func TestPurePackagesOnlyDecide(t *testing.T) {
+func TestPurePackagesHaveNoSideEffects(t *testing.T) {
 	for _, src := range sources(t) {
 		if !src.isTest() && slices.ContainsFunc(pureFolders(), func(tree string) bool { return isUnder(src.dir(), tree) }) {
 			reportFaults(t, pureFaults(src))
@@ -181,7 +181,7 @@ func TestPurePackagesReachNoServer(t *testing.T) {
 	}
 }
 
-func TestPureRule(t *testing.T) {
+func TestImpureCodeInPurePackagesIsFound(t *testing.T) {
 	cases := map[string]struct{ dir, text, want string }{
 		"durations are values":          {"pkg/drain", `import "time"; var d = time.Second`, ""},
 		"client-go":                     {"pkg/drain", `import _ "k8s.io/client-go/kubernetes"`, "does not import k8s.io/client-go/kubernetes"},
@@ -214,7 +214,7 @@ func TestPureRule(t *testing.T) {
 	}
 }
 
-func TestClosureRule(t *testing.T) {
+func TestIndirectDependenciesOnServersAreFound(t *testing.T) {
 	cases := map[string]struct{ dep, want string }{
 		"values":                       {"k8s.io/api/core/v1", ""},
 		"client-go":                    {"k8s.io/client-go/rest", "a depends on k8s.io/client-go/rest"},

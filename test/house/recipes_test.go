@@ -14,9 +14,9 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// TestRecipesAreComplete builds the product with a made-up provider, strategy, rule and flag. Each of them consists of a new folder or
+// TestContributingRecipesNameEachChangedFile builds the product with a made-up provider, strategy, rule and flag. Each of them consists of a new folder or
 // file, and of lines in the files that its recipe in CONTRIBUTING.md names. No other file changes.
-func TestRecipesAreComplete(t *testing.T) {
+func TestContributingRecipesNameEachChangedFile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the product")
 	}
@@ -64,8 +64,8 @@ func TestRecipesAreComplete(t *testing.T) {
 	}
 }
 
-// TestRecipesNameDeclarations checks that each function, type, field or constant that a recipe names is declared in Go.
-func TestRecipesNameDeclarations(t *testing.T) {
+// TestContributingRecipesNameDeclarationsThatExist checks that each function, type, field or constant that a recipe names is declared in Go.
+func TestContributingRecipesNameDeclarationsThatExist(t *testing.T) {
 	_, recipes, _ := strings.Cut(readFile(t, "CONTRIBUTING.md"), "\n## Recipes\n")
 	recipes, _, found := strings.Cut(recipes, "\n## ")
 	if !found {

@@ -96,7 +96,7 @@ func TestReleaseMatchesKrewManifest(t *testing.T) {
 	reportFaults(t, releaseFaults(readFile(t, ".goreleaser.yaml"), readFile(t, "krew.yaml")))
 }
 
-func TestReleaseRule(t *testing.T) {
+func TestDifferencesToKrewManifestAreFound(t *testing.T) {
 	const config = `builds: [{goos: [linux], goarch: [amd64, arm64]}]
 archives:
 - name_template: "{{ .ProjectName }}_{{ .Tag }}_{{ .Os }}_{{ .Arch }}"
@@ -192,7 +192,7 @@ func TestVersionIsStamped(t *testing.T) {
 	}, plugin))
 }
 
-func TestStampRule(t *testing.T) {
+func TestMissingVersionVariablesAreFound(t *testing.T) {
 	cases := map[string]struct{ flag, code, want string }{
 		"declared":     {"-X m/pkg/plugin.version=v1", "var version string", ""},
 		"not declared": {"-X m/pkg/plugin.version=v1", "var release string", "declares no such variable"},

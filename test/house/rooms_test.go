@@ -115,7 +115,7 @@ func TestPackagesImportOnlyAllowedPackages(t *testing.T) {
 	}
 }
 
-func TestRoomRule(t *testing.T) {
+func TestForbiddenImportsAreFound(t *testing.T) {
 	cases := map[string]struct{ dir, imported, want string }{
 		"standard library":                     {"pkg/upgrade", "slices", ""},
 		"a library the room has":               {"pkg/upgrade", "k8s.io/api/core/v1", ""},

@@ -134,9 +134,9 @@ func TestCitedRulesAreDefined(t *testing.T) {
 	}
 }
 
-// TestRulesAreHeld checks that a test and a mutant cite each rule about EKS, GKE and check, or that the page says why this tool does
+// TestEachRuleHasATestAndAMutant checks that a test and a mutant cite each rule about EKS, GKE and check, or that the page says why this tool does
 // not have to follow the rule. "make rules CHECK=1" checks that the tests fail with the mutants.
-func TestRulesAreHeld(t *testing.T) {
+func TestEachRuleHasATestAndAMutant(t *testing.T) {
 	rules, err := rulebook.Read(os.DirFS(repoRoot(t)), rulebook.Families)
 	if err != nil || len(rules) == 0 {
 		t.Fatalf("read %d rules: %v", len(rules), err)
@@ -148,7 +148,7 @@ func TestRulesAreHeld(t *testing.T) {
 	}
 }
 
-func TestDefinitionRule(t *testing.T) {
+func TestFaultyRuleDefinitionsAreFound(t *testing.T) {
 	const good = "| id | rule |\n|---|---|\n| E42 | It ends. | a page |\n| I1 | One at a time. | this project |\n"
 	cases := map[string]struct{ page, want string }{
 		"good":               {good, ""},
@@ -163,7 +163,7 @@ func TestDefinitionRule(t *testing.T) {
 	}
 }
 
-func TestCitationRule(t *testing.T) {
+func TestCitationsOfUndefinedRulesAreFound(t *testing.T) {
 	defined := map[string]bool{"E24": true, "E25": true, "E27": true, "I1": true, "K08": true, "POD001": true}
 	cases := map[string]struct{ text, want string }{
 		"defined":                     {"// waits (EKS E24, E25).", ""},
@@ -185,7 +185,7 @@ func TestCitationRule(t *testing.T) {
 	}
 }
 
-func TestFilesThatMayCite(t *testing.T) {
+func TestWhichFilesMayCiteRules(t *testing.T) {
 	cases := map[string]bool{
 		"pkg/upgrade/surge.go":                    true,
 		"docs/decisions/README.md":                true,

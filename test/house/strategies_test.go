@@ -33,13 +33,13 @@ func strategyFaults(src source) (faults []string) {
 	return faults
 }
 
-func TestStrategiesAreComparedByTraits(t *testing.T) {
+func TestCodeUsesTraitsInsteadOfStrategyNames(t *testing.T) {
 	for _, src := range sources(t) {
 		reportFaults(t, strategyFaults(src))
 	}
 }
 
-func TestStrategyRule(t *testing.T) {
+func TestComparisonsWithStrategyNamesAreFound(t *testing.T) {
 	text := "package a\nimport \"" + module + "/pkg/upgrade/record\"\nvar _ = record.ShortLived\nvar _ = record.Force\n"
 	for name, fault := range map[string]string{
 		"pkg/report/a.go":      "a.go:3: ask for the Traits of the strategy, not for ShortLived",

@@ -38,7 +38,7 @@ func TestCompletionScript(t *testing.T) {
 	reportFaults(t, completionFaults(readFile(t, name), info.Mode()))
 }
 
-func TestCompletionRule(t *testing.T) {
+func TestFaultyCompletionScriptsAreFound(t *testing.T) {
 	const shebang, call = "#!/usr/bin/env sh\n", "exec kubectl-nodeupgrade __complete \"$@\"\n"
 	cases := map[string]struct {
 		text string
@@ -104,7 +104,7 @@ func TestMakeTargets(t *testing.T) {
 	reportFaults(t, targetFaults(readFile(t, "Makefile"), slices.Compact(names)))
 }
 
-func TestTargetRule(t *testing.T) {
+func TestFaultsInMakeTargetsAreFound(t *testing.T) {
 	const makefile = "X := test\ntest: build ## Run every test\n\tgo test ./...\nbuild:\n\tgo build\n"
 	cases := map[string]struct{ name, want string }{
 		"explained":     {"test", ""},
@@ -116,7 +116,7 @@ func TestTargetRule(t *testing.T) {
 	}
 }
 
-func TestMakeTargetsInTexts(t *testing.T) {
+func TestMakeTargetsAreReadFromTexts(t *testing.T) {
 	cases := map[string]struct {
 		text string
 		want []string
@@ -147,7 +147,7 @@ func TestModuleCanBeInstalled(t *testing.T) {
 	reportFaults(t, moduleFaults(readFile(t, "go.mod")))
 }
 
-func TestModuleRule(t *testing.T) {
+func TestGoModThatCannotBeInstalledIsFound(t *testing.T) {
 	cases := map[string]struct{ text, want string }{
 		"plain":          {"module a\n\ngo 1.26\n", ""},
 		"a replace line": {"module a\n\nreplace b => c v1.0.0\n", "go install refuses"},
@@ -181,7 +181,7 @@ func TestRecipesNameExistingFiles(t *testing.T) {
 	}
 }
 
-func TestNamedFiles(t *testing.T) {
+func TestFileNamesAreReadFromTexts(t *testing.T) {
 	const text = "Read `pkg/a/b.go`, then `go run ./test/x`, pkg/c and `test/d`; add `pkg/NAME` (`pkg/e/f_test.go`)."
 	if got, want := namedFiles(text), []string{"pkg/a/b.go", "test/d", "pkg/e/f_test.go"}; !slices.Equal(got, want) {
 		t.Errorf("named %q, want %q", got, want)

@@ -16,9 +16,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestSampleOfUpgradesWithRivals runs four upgrades with rivals that begin early, and one upgrade whose record is lost. "make rivals"
+// TestSampleOfUpgradesWithConcurrentResizes runs four upgrades with rivals that begin early, and one upgrade whose record is lost. "make rivals"
 // runs twenty of each.
-func TestSampleOfUpgradesWithRivals(t *testing.T) {
+func TestSampleOfUpgradesWithConcurrentResizes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")
 	}
@@ -43,7 +43,7 @@ func TestSampleOfUpgradesWithRivals(t *testing.T) {
 	})
 }
 
-func TestResizesAreDrawnFromTheSeed(t *testing.T) {
+func TestSameSeedGivesSameResizes(t *testing.T) {
 	heeded, grown := 0, 0
 	for seed := range uint64(100) {
 		deeds := drawResizes(seed)
@@ -97,7 +97,7 @@ func groupInService(n int) awscloud.GroupStatus {
 	}
 }
 
-func TestFaults(t *testing.T) {
+func TestFaultsOfFinalStateAreFound(t *testing.T) {
 	good := func() (finalState, outcome) {
 		return finalState{record: record.Record{Result: record.Succeeded}, group: groupInService(6)}, outcome{before: groupInService(6)}
 	}
@@ -143,7 +143,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func TestSummarize(t *testing.T) {
+func TestSummaryFailsIfOneUpgradeHasFaults(t *testing.T) {
 	well := outcome{resizes: []resize{{change: 1, applied: 1}}}
 	cases := map[string]struct {
 		outcomes []outcome

@@ -118,9 +118,9 @@ func askRemainingTime(t *testing.T, plan Plan) (asked []question, ended time.Dur
 	return asked, c.elapsed()
 }
 
-// TestRemainingTimeIsRightInWorlds checks that nine of ten forecasts of the remaining time are right: within a quarter of the true
+// TestRemainingTimeIsRightInSimulatedClusters checks that nine of ten forecasts of the remaining time are right: within a quarter of the true
 // time, or within half a minute. The worlds simulate the cluster independently of the forecast.
-func TestRemainingTimeIsRightInWorlds(t *testing.T) {
+func TestRemainingTimeIsRightInSimulatedClusters(t *testing.T) {
 	all, right := 0, 0
 	for seed := uint64(1); seed <= remainingWorlds; seed++ {
 		plan := undisturbedPlan(seed)

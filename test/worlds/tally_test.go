@@ -13,9 +13,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestEveryWordIsDeclared checks that declaredWords returns all actions, and all constants of the types in words. Tally.Rare can list
+// TestDeclaredWordsListEachActionAndConstant checks that declaredWords returns all actions, and all constants of the types in words. Tally.Rare can list
 // only declared words.
-func TestEveryWordIsDeclared(t *testing.T) {
+func TestDeclaredWordsListEachActionAndConstant(t *testing.T) {
 	apart := map[string]bool{
 		"ObstacleKind ":         true, // the zero value: no obstacle
 		"InstanceState Standby": true, // only AWS has it among the clouds here, and no world leads to it

@@ -11,9 +11,9 @@ import (
 // sample is the number of worlds in one run of the tests; make worlds runs many more.
 const sample = 300
 
-// TestWorlds runs the first worlds, and the stored worlds that once broke a rule. To shrink a world that breaks a rule, and to print
+// TestSimulatedUpgradesBreakNoRule runs the first worlds, and the stored worlds that once broke a rule. To shrink a world that breaks a rule, and to print
 // its events, run: go run ./test/worlds/cmd/worlds -first SEED -n 1 -v
-func TestWorlds(t *testing.T) {
+func TestSimulatedUpgradesBreakNoRule(t *testing.T) {
 	found, err := worlds.StoredPlans()
 	if err != nil || len(found) == 0 {
 		t.Fatalf("%d worlds were found: %v", len(found), err)
@@ -30,8 +30,8 @@ func TestWorlds(t *testing.T) {
 	}
 }
 
-// TestAWorldIsAFunctionOfItsSeed checks that all runs of a seed have the same events.
-func TestAWorldIsAFunctionOfItsSeed(t *testing.T) {
+// TestSameSeedGivesSameEvents checks that all runs of a seed have the same events.
+func TestSameSeedGivesSameEvents(t *testing.T) {
 	const tries = 4                                   // draws in map order are equal now and then
 	seeds := append([]uint64{271}, firstSeeds(20)...) // 271 once had different events in each run
 	for _, seed := range seeds {
@@ -58,8 +58,8 @@ func firstSeeds(n uint64) (seeds []uint64) {
 	return seeds
 }
 
-// TestPlansCanBeStored checks that the plans of the first worlds survive being written to a line and read back.
-func TestPlansCanBeStored(t *testing.T) {
+// TestStoredPlansAreReadBackUnchanged checks that the plans of the first worlds survive being written to a line and read back.
+func TestStoredPlansAreReadBackUnchanged(t *testing.T) {
 	for _, seed := range firstSeeds(sample) {
 		plan := worlds.Generate(seed)
 		line, err := plan.Line()

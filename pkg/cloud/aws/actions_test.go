@@ -42,7 +42,7 @@ func TestSetRevisionToANumber(t *testing.T) {
 	}
 }
 
-func TestSetRevisionLeavesAnAliasThatIsThere(t *testing.T) {
+func TestSetRevisionKeepsLatestAlias(t *testing.T) {
 	s := start(t, quick())
 	s.workers(func(g *awscloud.GroupSpec) { g.Template.Version = "$Latest" })
 	g := s.observe("workers", "2")
@@ -105,9 +105,9 @@ func TestSetRevisionToAnImage(t *testing.T) {
 	}
 }
 
-// TestImageTargetCrashed simulates a crash after the new version was added and before the group is pointed at it. Another process
+// TestImageTargetContinuesAfterACrash simulates a crash after the new version was added and before the group is pointed at it. Another process
 // continues with the same token.
-func TestImageTargetCrashed(t *testing.T) {
+func TestImageTargetContinuesAfterACrash(t *testing.T) {
 	s := start(t, quick())
 	s.workers()
 	action := nodegroup.SetRevision{To: s.observe("workers", "ami-3").Wanted, Token: "t"}
@@ -183,7 +183,7 @@ func TestQuiesceAndResume(t *testing.T) {
 	}
 }
 
-func TestMaximum(t *testing.T) {
+func TestMaximumSizeIsRaisedAndLowered(t *testing.T) {
 	s := start(t, quick())
 	s.workers()
 	s.mustDo(nodegroup.RaiseMax{From: 6, Max: 9})
@@ -293,7 +293,7 @@ func TestTerminate(t *testing.T) {
 	}
 }
 
-func TestActionsOnWhatIsGone(t *testing.T) {
+func TestActionsOnMissingInstancesAndGroups(t *testing.T) {
 	s := start(t, quick())
 	s.wantOutcome(s.do(nodegroup.Terminate{Instance: "i-0123456789abcdef0", Shrink: true}), nodegroup.OutcomeMoved, "i-0123456789abcdef0")
 	for _, action := range []nodegroup.Action{
@@ -308,7 +308,7 @@ func TestActionsOnWhatIsGone(t *testing.T) {
 	}
 }
 
-func TestActionsThatAreNotTheClouds(t *testing.T) {
+func TestCloudRejectsActionsOnNodeObjects(t *testing.T) {
 	s := start(t, quick())
 	s.workers()
 	s.wantOutcome(s.do(nodemark.Fence{NodeVersion: nodemark.NodeVersion{Node: "n"}}), nodegroup.OutcomeFatal, "provider aws cannot fence node n")
@@ -318,9 +318,9 @@ func TestActionsThatAreNotTheClouds(t *testing.T) {
 	}
 }
 
-// TestRecordedRevisions uses pointers that a record may contain and that no reading of the group returns. The group may go back
+// TestRecordMayOnlyRestoreVersionsOfOwnTemplate uses pointers that a record may contain and that no reading of the group returns. The group may go back
 // to a version of its own template, and to nothing else that the author of the record chose (S36).
-func TestRecordedRevisions(t *testing.T) {
+func TestRecordMayOnlyRestoreVersionsOfOwnTemplate(t *testing.T) {
 	s := start(t, quick())
 	own := s.workers()
 	s.add(awscloud.GroupSpec{Name: "elsewhere", Zones: []string{"us-east-1a"}, Max: 1, Template: awscloud.TemplateRef{ID: s.AddTemplate("miner", awscloud.TemplateVersion{Image: "ami-1", InstanceType: "m6i.large"}), Version: "1"}})
@@ -345,9 +345,9 @@ func TestRecordedRevisions(t *testing.T) {
 	}
 }
 
-// TestTerminateNamesAMember checks that an instance of another group is refused, because the request to AWS does not name the
+// TestTerminateRejectsInstancesOfOtherGroups checks that an instance of another group is refused, because the request to AWS does not name the
 // group.
-func TestTerminateNamesAMember(t *testing.T) {
+func TestTerminateRejectsInstancesOfOtherGroups(t *testing.T) {
 	s := start(t, quick())
 	id := s.workers()
 	s.add(awscloud.GroupSpec{Name: "database", Zones: []string{"us-east-1a"}, Counts: []int{1}, Min: 1, Max: 1, Template: awscloud.TemplateRef{ID: id, Version: "2"}})

@@ -85,8 +85,8 @@ func TestTargetGroupsThatMayNotBeRead(t *testing.T) {
 	}
 }
 
-// TestTargets checks that only groups with one of the IDs are read: while it is registered, draining and gone.
-func TestTargets(t *testing.T) {
+// TestOnlyTargetGroupsWithGivenTargetsAreRead checks that only groups with one of the IDs are read: while it is registered, draining and gone.
+func TestOnlyTargetGroupsWithGivenTargetsAreRead(t *testing.T) {
 	s, _, web, pods := balanced(t, quick())
 	group := s.observe("workers", "")
 	instance := group.Instances[0].ID
@@ -143,8 +143,8 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestTrafficSources checks that traffic sources of type elbv2 are target groups, and that others are not.
-func TestTrafficSources(t *testing.T) {
+// TestTrafficSourcesOfTypeELBv2AreTargetGroups checks that traffic sources of type elbv2 are target groups, and that others are not.
+func TestTrafficSourcesOfTypeELBv2AreTargetGroups(t *testing.T) {
 	s, own, web, _ := balanced(t, quick())
 	s.add(awscloud.GroupSpec{
 		Name: "others", Zones: []string{"us-east-1a"}, Min: 1, Max: 2, Desired: 1, Template: awscloud.TemplateRef{Name: "workers", Version: "2"},

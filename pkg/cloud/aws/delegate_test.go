@@ -78,9 +78,9 @@ func TestFailedUpgradeIsExplained(t *testing.T) {
 	}
 }
 
-// TestUpdatesThatEKSLoses checks that a reading returns the newest update that EKS knows, also if
+// TestUpdateThatEKSForgetsAndFindsAgain checks that a reading returns the newest update that EKS knows, also if
 // EKS forgets an update and finds it again.
-func TestUpdatesThatEKSLoses(t *testing.T) {
+func TestUpdateThatEKSForgetsAndFindsAgain(t *testing.T) {
 	s := startManaged(t)
 	s.BlockDrains()
 	g := s.look("")
@@ -103,8 +103,8 @@ func TestUpdatesThatEKSLoses(t *testing.T) {
 	}
 }
 
-// TestRefusedUpgrades checks the outcomes of EKS's answers.
-func TestRefusedUpgrades(t *testing.T) {
+// TestOutcomesOfRejectedEKSUpdates checks the outcomes of EKS's answers.
+func TestOutcomesOfRejectedEKSUpdates(t *testing.T) {
 	const denial = "User: arn:aws:iam::1:user/u is not authorized to perform: eks:UpdateNodegroupVersion on resource: arn:aws:eks:us-east-1:1:nodegroup/shop/web/0 because no identity-based policy allows it"
 	cases := map[string]struct {
 		fault   awscloud.Fault
@@ -132,8 +132,8 @@ func TestRefusedUpgrades(t *testing.T) {
 	s.wantOutcome(s.Do(t.Context(), "web", nodegroup.Delegate{}), nodegroup.OutcomeFatal, "reading the recorded revision")
 }
 
-// TestAnswerOfAnUpgradeIsLost checks that a repeated request starts only one update.
-func TestAnswerOfAnUpgradeIsLost(t *testing.T) {
+// TestRepeatedUpdateRequestStartsOneUpdate checks that a repeated request starts only one update.
+func TestRepeatedUpdateRequestStartsOneUpdate(t *testing.T) {
 	s := startManaged(t)
 	s.BlockDrains()
 	g := s.look("")

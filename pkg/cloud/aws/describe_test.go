@@ -43,9 +43,9 @@ func TestSupportsZonalLaunch(t *testing.T) {
 	}
 }
 
-// TestSpot checks that groups with only Spot instances are recognised by their policy and by their
+// TestGroupsWithOnlySpotInstancesAreRecognised checks that groups with only Spot instances are recognised by their policy and by their
 // template (GKE G23).
-func TestSpot(t *testing.T) {
+func TestGroupsWithOnlySpotInstancesAreRecognised(t *testing.T) {
 	buying := func(percentage, base int32) func(*at.AutoScalingGroup) {
 		return func(g *at.AutoScalingGroup) {
 			mixed("7")(g)
@@ -109,7 +109,7 @@ func TestDescribeGroup(t *testing.T) {
 	}
 }
 
-func TestInstances(t *testing.T) {
+func TestInstancesAreDescribedWithStateAndRevision(t *testing.T) {
 	g := judged(t, newGroup(with(newInstance("i-2", protected), newInstance("i-1", from("lt-0a", "6"), inState("Pending:Wait")))), outside{}, "")
 	want := []nodegroup.Instance{
 		{
@@ -126,7 +126,7 @@ func TestInstances(t *testing.T) {
 	}
 }
 
-func TestUnknownImages(t *testing.T) {
+func TestInstancesWhoseImageMustBeRead(t *testing.T) {
 	g := newGroup(with(
 		newInstance("i-old", from("lt-0a", "6")), newInstance("i-told", func(i *at.Instance) { i.ImageId = sdk.String("ami-9") }),
 		newInstance("i-leaving", inState("Terminating")), newInstance("i-asked"), newInstance("i-ask"),

@@ -86,9 +86,9 @@ func TestSizesWithAddedCapacity(t *testing.T) {
 	}
 }
 
-// TestClientTokens checks that tokens have the form that AWS accepts, that different tokens stay
+// TestClientTokensHaveTheFormThatAWSAccepts checks that tokens have the form that AWS accepts, that different tokens stay
 // different, and that valid tokens stay unchanged.
-func TestClientTokens(t *testing.T) {
+func TestClientTokensHaveTheFormThatAWSAccepts(t *testing.T) {
 	if got := clientToken("run-us-east-1a-1"); got != "run-us-east-1a-1" {
 		t.Errorf("a token that fits became %s", got)
 	}

@@ -46,7 +46,7 @@ func unidentified(cause error) error {
 	return &smithy.OperationError{ServiceID: "Auto Scaling", Err: fmt.Errorf("get identity: get credentials: failed to refresh cached credentials, %w", cause)}
 }
 
-func TestSortedErrors(t *testing.T) {
+func TestAWSErrorsAreClassified(t *testing.T) {
 	const (
 		minSize = "Currently, desiredSize equals minSize (3). Terminating instance without replacement will violate group's min size constraint. " +
 			"Either set shouldDecrementDesiredCapacity flag to false or lower group's min size."
@@ -138,7 +138,7 @@ func TestSortedErrors(t *testing.T) {
 	}
 }
 
-func TestExplainKeepsWhatIsSorted(t *testing.T) {
+func TestClassifiedErrorsKeepTheirClass(t *testing.T) {
 	if err := explainError("x", nil); err != nil {
 		t.Errorf("nil became %v", err)
 	}

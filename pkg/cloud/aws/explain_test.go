@@ -8,9 +8,9 @@ import (
 	kt "github.com/aws/aws-sdk-go-v2/service/eks/types"
 )
 
-// TestEveryCodeIsExplained checks that each code of a failed update or an unhealthy node group has
+// TestEveryEKSErrorCodeIsExplained checks that each code of a failed update or an unhealthy node group has
 // a cause and a remedy (EKS E33, E34, E35). Codes of add-ons do not belong to node groups.
-func TestEveryCodeIsExplained(t *testing.T) {
+func TestEveryEKSErrorCodeIsExplained(t *testing.T) {
 	unexplained := explanationOf("x")
 	ofAddOns := []string{
 		"InsufficientNumberOfReplicas", "ConfigurationConflict", "UnsupportedAddonModification", "K8sResourceNotFound", "Unknown",
@@ -38,7 +38,7 @@ func TestEveryCodeIsExplained(t *testing.T) {
 	}
 }
 
-func TestExplainUpdate(t *testing.T) {
+func TestFailedEKSUpdatesAreExplained(t *testing.T) {
 	failure := func(code kt.ErrorCode, message string, ids ...string) kt.ErrorDetail {
 		return kt.ErrorDetail{ErrorCode: code, ErrorMessage: sdk.String(message), ResourceIds: ids}
 	}

@@ -8,7 +8,7 @@ import (
 	et "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-func TestImages(t *testing.T) {
+func TestKubernetesVersionIsReadFromImageName(t *testing.T) {
 	cases := map[string]struct{ name, description, kubernetes, family string }{
 		"AL2023 with description": {
 			"amazon-eks-node-al2023-x86_64-standard-1.34-v20250920",
@@ -33,7 +33,7 @@ func TestImages(t *testing.T) {
 	}
 }
 
-func TestUnfitImages(t *testing.T) {
+func TestUnsuitableTargetImagesAreRejected(t *testing.T) {
 	x86 := image{id: "ami-1", arch: "x86_64", family: "Amazon Linux 2"}
 	cases := map[string]struct {
 		from, to image

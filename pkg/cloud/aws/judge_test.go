@@ -119,8 +119,8 @@ func TestOutdated(t *testing.T) {
 	}
 }
 
-// TestStates checks point 6 of the list: only known states are mapped.
-func TestStates(t *testing.T) {
+// TestAWSLifecycleStatesAreMapped checks point 6 of the list: only known states are mapped.
+func TestAWSLifecycleStatesAreMapped(t *testing.T) {
 	want := map[at.LifecycleState]nodegroup.InstanceState{
 		"Pending": nodegroup.InstancePending, "Pending:Wait": nodegroup.InstancePending, "Pending:Proceed": nodegroup.InstancePending,
 		"InService": nodegroup.InstanceInService, "Standby": nodegroup.InstanceStandby, "EnteringStandby": nodegroup.InstanceStandby,

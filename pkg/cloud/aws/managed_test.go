@@ -70,9 +70,9 @@ func TestDescribeManagedInstances(t *testing.T) {
 	}
 }
 
-// TestManagedRules checks the numbers that EKS uses to upgrade a node group (EKS E05, E21, E40,
+// TestNumbersThatEKSUsesToUpgradeANodeGroup checks the numbers that EKS uses to upgrade a node group (EKS E05, E21, E40,
 // E41, E44).
-func TestManagedRules(t *testing.T) {
+func TestNumbersThatEKSUsesToUpgradeANodeGroup(t *testing.T) {
 	m := describedManaged(factsOf(newNodegroup())).Managed
 	if m.MaxUnavailable.N != 1 || m.ResolveSurge(9, 3, 1) != 6 || m.ResolveSurge(9, 1, 5) != 5 {
 		t.Errorf("at most %s unavailable, %d and %d nodes added", m.MaxUnavailable, m.ResolveSurge(9, 3, 1), m.ResolveSurge(9, 1, 5))
@@ -109,7 +109,7 @@ func TestUpdateConfig(t *testing.T) {
 	}
 }
 
-func TestJudgeImage(t *testing.T) {
+func TestNodesWithAnotherImageAreOutdated(t *testing.T) {
 	unknown := func(f *managedFacts) { f.wanted.image = "" }
 	byTemplate := func(f *managedFacts) { f.wanted = f.own; f.wanted.byTemplate, f.wanted.Version = true, 8 }
 	cases := map[string]struct {
@@ -141,7 +141,7 @@ func TestLabelsOfATemplateVersion(t *testing.T) {
 	}
 }
 
-func TestJudgeByLabel(t *testing.T) {
+func TestImageLabelShowsWhetherNodeIsOutdated(t *testing.T) {
 	labelled := func(ami string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"eks.amazonaws.com/nodegroup-image": ami}}}
 	}
@@ -174,7 +174,7 @@ func newUpdate(status kt.UpdateStatus, params map[kt.UpdateParamType]string) *kt
 	return u
 }
 
-func TestDescribeOperation(t *testing.T) {
+func TestEKSUpdatesAreDescribed(t *testing.T) {
 	released := map[kt.UpdateParamType]string{"Version": "1.33", "ReleaseVersion": "1.33.4-20261201"}
 	both := map[kt.UpdateParamType]string{"Version": "1.33", "ReleaseVersion": "1.33.4-20261201", "LaunchTemplateVersion": "8"}
 	wanted := factsOf(newNodegroup()).wanted
@@ -216,7 +216,7 @@ func TestDescribeOperation(t *testing.T) {
 	}
 }
 
-func TestRefusalsOfNodeGroups(t *testing.T) {
+func TestNodeGroupsThatCannotBeUpgradedAreRejected(t *testing.T) {
 	status := func(s kt.NodegroupStatus, issues ...kt.NodegroupIssueCode) *managedFacts {
 		return factsOf(newNodegroup(func(g *kt.Nodegroup) {
 			g.Status, g.Health = s, &kt.NodegroupHealth{}
@@ -306,9 +306,9 @@ func TestChooseNodegroup(t *testing.T) {
 	}
 }
 
-// TestUpdatesAreRemembered checks that updates which have ended are not read again, and which
+// TestEndedEKSUpdatesAreNotReadAgain checks that updates which have ended are not read again, and which
 // update is the newest.
-func TestUpdatesAreRemembered(t *testing.T) {
+func TestEndedEKSUpdatesAreNotReadAgain(t *testing.T) {
 	m, name := &managedMemory{}, managedName{"shop", "web"}
 	update := func(id string, minute int, s kt.UpdateStatus) *kt.Update {
 		return &kt.Update{Id: sdk.String(id), Status: s, CreatedAt: sdk.Time(time.Unix(int64(60*minute), 0))}

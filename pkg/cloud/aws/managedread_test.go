@@ -213,8 +213,8 @@ func TestTargetsOfNodeGroups(t *testing.T) {
 	}
 }
 
-// TestAnotherActorsUpdateIsSeen checks that an update is found that another process started, whatever updates came before.
-func TestAnotherActorsUpdateIsSeen(t *testing.T) {
+// TestEKSUpdateOfAnotherProcessIsFound checks that an update is found that another process started, whatever updates came before.
+func TestEKSUpdateOfAnotherProcessIsFound(t *testing.T) {
 	s := startManaged(t)
 	elsewhere, err := aws.New(t.Context(), aws.Options{})
 	if err != nil {
@@ -320,8 +320,8 @@ func TestUpdatesAreFollowedWithoutAList(t *testing.T) {
 	}
 }
 
-// TestUnreadImagesAreTold checks that groups whose images may not be read are still judged, and report what is unknown.
-func TestUnreadImagesAreTold(t *testing.T) {
+// TestImagesThatCannotBeReadAreReported checks that groups whose images may not be read are still judged, and report what is unknown.
+func TestImagesThatCannotBeReadAreReported(t *testing.T) {
 	s := startManaged(t)
 	s.workers(func(*awscloud.GroupSpec) {})
 	s.Fault(awscloud.Fault{Service: "ec2", Operation: "DescribeImages", Code: "UnauthorizedOperation", Times: -1})
@@ -357,9 +357,9 @@ func TestDeniedNodeGroupsAreListed(t *testing.T) {
 	}
 }
 
-// TestNodeGroupsOfOneName checks which of two node groups with the same name is used: that of the cluster whose nodes were
+// TestNodeGroupsWithSameNameInTwoClusters checks which of two node groups with the same name is used: that of the cluster whose nodes were
 // listed, or of the cluster that the user names.
-func TestNodeGroupsOfOneName(t *testing.T) {
+func TestNodeGroupsWithSameNameInTwoClusters(t *testing.T) {
 	s := startManaged(t)
 	s.AddCluster("bank", "1.34")
 	other, err := s.AddManagedNodegroup(awscloud.NodegroupSpec{

@@ -99,7 +99,7 @@ func TestRevisionsOfNodeGroups(t *testing.T) {
 	}
 }
 
-func TestRefusedSortsOfTargets(t *testing.T) {
+func TestUnsupportedTargetsOfNodeGroupsAreRejected(t *testing.T) {
 	cases := map[string]struct {
 		group *kt.Nodegroup
 		to    string
@@ -126,9 +126,9 @@ func TestRefusedSortsOfTargets(t *testing.T) {
 	}
 }
 
-// TestCheckStep checks which moves EKS accepts: never past the control plane (EKS E10) and never
+// TestVersionsThatEKSDoesNotUpgradeTo checks which moves EKS accepts: never past the control plane (EKS E10) and never
 // back (EKS E11).
-func TestCheckStep(t *testing.T) {
+func TestVersionsThatEKSDoesNotUpgradeTo(t *testing.T) {
 	cases := map[string]struct{ kubernetes, release, control, says string }{
 		"newer release":           {"1.33", "1.33.4-20261201", "", ""},
 		"same":                    {"1.33", "1.33.4-20261101", "", ""},

@@ -101,9 +101,9 @@ func (s *site) limit(who awscloud.Caller, policies ...policy) {
 	}
 }
 
-// TestMissingRightIsDeniedBeforehand removes each single line of aws-operate.json. Exactly that action is reported as denied
+// TestMissingPermissionIsFoundBeforeUpgrade removes each single line of aws-operate.json. Exactly that action is reported as denied
 // before anything is changed (IAM001).
-func TestMissingRightIsDeniedBeforehand(t *testing.T) {
+func TestMissingPermissionIsFoundBeforeUpgrade(t *testing.T) {
 	for _, action := range actionsIn(t, operatePolicy) {
 		t.Run(action, func(t *testing.T) {
 			s, group, to := start(t, quick()), "workers", "ami-3"
@@ -161,9 +161,9 @@ func (r *reader) balance(name string, bound string) {
 	r.note(err)
 }
 
-// TestMissingReadIsNamed removes each single line of aws-read.json. The reads that need it fail with an error that names it. With
+// TestErrorNamesMissingReadPermission removes each single line of aws-read.json. The reads that need it fail with an error that names it. With
 // all lines nothing fails.
-func TestMissingReadIsNamed(t *testing.T) {
+func TestErrorNamesMissingReadPermission(t *testing.T) {
 	for _, action := range append(actionsIn(t, readPolicy), "") {
 		t.Run(action, func(t *testing.T) {
 			s := startManaged(t)
@@ -199,9 +199,9 @@ func TestMissingReadIsNamed(t *testing.T) {
 	}
 }
 
-// TestPublishedPoliciesAreEnough upgrades a group of each kind with only aws-read.json and aws-operate.json. They are enough, and
+// TestPublishedPoliciesAllowEachKindOfUpgrade upgrades a group of each kind with only aws-read.json and aws-operate.json. They are enough, and
 // each of their lines is used.
-func TestPublishedPoliciesAreEnough(t *testing.T) {
+func TestPublishedPoliciesAllowEachKindOfUpgrade(t *testing.T) {
 	s := startManaged(t)
 	s.workers(func(spec *awscloud.GroupSpec) { spec.Template.Version = "$Default" })
 	balanced := s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "own"})
@@ -241,9 +241,9 @@ func TestPublishedPoliciesAreEnough(t *testing.T) {
 	}
 }
 
-// TestPublishedPolicyKeepsToItsGroup checks that a user with aws-operate.json for one group cannot change another group, another
+// TestPublishedPolicyAllowsChangesToOneGroupOnly checks that a user with aws-operate.json for one group cannot change another group, another
 // template or another cluster.
-func TestPublishedPolicyKeepsToItsGroup(t *testing.T) {
+func TestPublishedPolicyAllowsChangesToOneGroupOnly(t *testing.T) {
 	s := startManaged(t)
 	id := s.workers()
 	s.add(awscloud.GroupSpec{Name: "database", Zones: []string{"us-east-1a"}, Counts: []int{2}, Min: 1, Max: 3, Template: awscloud.TemplateRef{ID: id, Version: "2"}})
@@ -269,8 +269,8 @@ func TestPublishedPolicyKeepsToItsGroup(t *testing.T) {
 	refused("workers", nodegroup.SetRevision{To: s.observe("workers", "1").Wanted, Token: "run/3"}, "ec2:RunInstances")
 }
 
-// TestRightsThatIAMCannotTell checks that a refusal by IAM is unverified if it is not certain (IAM001).
-func TestRightsThatIAMCannotTell(t *testing.T) {
+// TestUncertainIAMDenialsAreUnverified checks that a refusal by IAM is unverified if it is not certain (IAM001).
+func TestUncertainIAMDenialsAreUnverified(t *testing.T) {
 	const account, updates, launches = "123456789012", "autoscaling:UpdateAutoScalingGroup", "ec2:CreateFleet"
 	session := "arn:aws:sts::" + account + ":assumed-role/operator/alice"
 	allow := func(resource string, condition map[string]map[string]string) []statement {

@@ -40,9 +40,9 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// TestNothingIsSentLate checks that no request is sent after its deadline, even if the context has
+// TestNoAWSRequestIsSentAfterItsDeadline checks that no request is sent after its deadline, even if the context has
 // not noticed it.
-func TestNothingIsSentLate(t *testing.T) {
+func TestNoAWSRequestIsSentAfterItsDeadline(t *testing.T) {
 	s := start(t, quick())
 	before := len(s.requests())
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // time for the pauses between its tries
@@ -52,7 +52,7 @@ func TestNothingIsSentLate(t *testing.T) {
 	}
 }
 
-func TestNewErrors(t *testing.T) {
+func TestProviderWithoutCredentialsOrRegionFails(t *testing.T) {
 	cases := map[string]struct {
 		env  map[string]string
 		says []string
@@ -89,7 +89,7 @@ func TestRegionOfNodesIsTheLastResort(t *testing.T) {
 	}
 }
 
-func TestGroups(t *testing.T) {
+func TestGroupsListsAutoScalingAndNodeGroups(t *testing.T) {
 	s := start(t, quick())
 	id := s.workers()
 	other := awscloud.GroupSpec{
@@ -292,8 +292,8 @@ func record(t *testing.T) *strings.Builder {
 	return &log
 }
 
-// TestTheSDKIsSilent cuts a byte from the end of each answer, which makes the SDK log a warning.
-func TestTheSDKIsSilent(t *testing.T) {
+// TestAWSSDKPrintsNoWarnings cuts a byte from the end of each answer, which makes the SDK log a warning.
+func TestAWSSDKPrintsNoWarnings(t *testing.T) {
 	stderr, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	if err != nil {
 		t.Fatal(err)
@@ -356,7 +356,7 @@ func TestInstanceRefreshIsRefused(t *testing.T) {
 	}
 }
 
-func TestLaunchFailureIsTold(t *testing.T) {
+func TestLaunchFailureIsReported(t *testing.T) {
 	s := start(t, quick())
 	s.workers()
 	for _, zone := range []string{"us-east-1a", "us-east-1b", "us-east-1c"} {
@@ -403,7 +403,7 @@ func TestImageBehindSSMParameterMoves(t *testing.T) {
 	}
 }
 
-func TestRootVolumeReplaced(t *testing.T) {
+func TestInstanceWithReplacedRootVolumeIsOutdated(t *testing.T) {
 	s := start(t, quick())
 	s.workers(func(g *awscloud.GroupSpec) { g.InitialVersion = 2 })
 	if err := s.ReplaceRootVolume(s.status().Instances[0].ID, "ami-3"); err != nil {
@@ -415,7 +415,7 @@ func TestRootVolumeReplaced(t *testing.T) {
 	}
 }
 
-func TestNodeOutlivesItsMachine(t *testing.T) {
+func TestNodeOfTerminatedInstanceStaysInGroup(t *testing.T) {
 	s := start(t, quick())
 	s.workers()
 	nodes := s.nodes("workers")

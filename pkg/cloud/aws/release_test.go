@@ -38,8 +38,8 @@ func TestReleaseParameters(t *testing.T) {
 	}
 }
 
-// TestEveryAMITypeHasASeries fails if EKS has a new AMI type.
-func TestEveryAMITypeHasASeries(t *testing.T) {
+// TestEveryAMITypeHasAReleaseSeries fails if EKS has a new AMI type.
+func TestEveryAMITypeHasAReleaseSeries(t *testing.T) {
 	for _, amiType := range kt.AMITypes("").Values() {
 		none := amiType == kt.AMITypesCustom || strings.HasPrefix(string(amiType), "WINDOWS_")
 		if seriesOf(amiType).isKnown() == none {

@@ -83,9 +83,9 @@ func TestExpiredCredentialsAreRenewed(t *testing.T) {
 
 var errDenied = coded(403, "AccessDenied", "no")
 
-// TestEveryClientRenews checks that credentials are renewed before the step that chooses how a
+// TestCredentialsAreRenewedBeforeEachTry checks that credentials are renewed before the step that chooses how a
 // request is signed, for each try.
-func TestEveryClientRenews(t *testing.T) {
+func TestCredentialsAreRenewedBeforeEachTry(t *testing.T) {
 	p := &purse{sessions: []string{"a", "b"}}
 	cfg := sdk.Config{Credentials: sdk.NewCredentialsCache(p)}
 	addCredentialRenewal(&cfg)

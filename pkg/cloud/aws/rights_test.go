@@ -9,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// TestAskRights checks that EC2 is asked by a dry run, and that everything else is unverified if IAM may not be asked (IAM001).
-func TestAskRights(t *testing.T) {
+// TestPermissionsAreCheckedByDryRunAndIAM checks that EC2 is asked by a dry run, and that everything else is unverified if IAM may not be asked (IAM001).
+func TestPermissionsAreCheckedByDryRunAndIAM(t *testing.T) {
 	const adds, launches = "ec2:CreateLaunchTemplateVersion", "autoscaling:LaunchInstances"
 	const asked = "GetCallerIdentity SimulatePrincipalPolicy"
 	cases := map[string]struct {
@@ -51,9 +51,9 @@ func TestAskRights(t *testing.T) {
 	}
 }
 
-// TestActionsThatIAMRefusesTogether checks that the actions of a refused request are unverified, and that the other requests are
+// TestActionsOfARejectedIAMRequestAreUnverified checks that the actions of a refused request are unverified, and that the other requests are
 // still sent.
-func TestActionsThatIAMRefusesTogether(t *testing.T) {
+func TestActionsOfARejectedIAMRequestAreUnverified(t *testing.T) {
 	s := start(t, quick())
 	s.workers()
 	group := s.observe("workers", "")

@@ -31,7 +31,7 @@ func TestParseTarget(t *testing.T) {
 	}
 }
 
-func TestParseTargetRefuses(t *testing.T) {
+func TestInvalidTargetsAreRejected(t *testing.T) {
 	for _, text := range []string{"0", "-1", "$7", "v1.33", "1.33", "ami-", "ami-0/1", "resolve:ssm:/x", "99999999999999999999"} {
 		var no refusedError
 		if _, err := parseTarget(text); !errors.As(err, &no) || !strings.Contains(err.Error(), text) {
@@ -40,7 +40,7 @@ func TestParseTargetRefuses(t *testing.T) {
 	}
 }
 
-func TestRevisions(t *testing.T) {
+func TestWantedAndConfiguredRevisionOfAGroup(t *testing.T) {
 	written := map[versionKey]string{{"lt-0a", 6}: "ami-6", {"lt-0a", 7}: "ami-7", {"lt-0a", 8}: "ami-8", {"lt-0b", 3}: "ami-b3"}
 	moving := outside{written: written, templates: []et.LaunchTemplate{numbers("lt-0a", 6, 8)}}
 	arm := at.LaunchTemplateOverrides{InstanceType: sdk.String("m6g.large"), LaunchTemplateSpecification: template("lt-0b", "3")}
@@ -75,7 +75,7 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
-func TestRefusedTargets(t *testing.T) {
+func TestTargetsThatGroupCannotUseAreRejected(t *testing.T) {
 	own := at.LaunchTemplateOverrides{InstanceType: sdk.String("m6g.large"), LaunchTemplateSpecification: template("lt-0b", "3")}
 	cases := map[string]struct {
 		group *at.AutoScalingGroup
@@ -103,7 +103,7 @@ func TestRefusedTargets(t *testing.T) {
 	}
 }
 
-func TestFollows(t *testing.T) {
+func TestGroupsThatUseLatestTemplateVersion(t *testing.T) {
 	cases := map[string]struct {
 		group *at.AutoScalingGroup
 		want  bool
@@ -126,7 +126,7 @@ func TestFollows(t *testing.T) {
 	}
 }
 
-func TestMovingTemplates(t *testing.T) {
+func TestTemplatesWithLatestOrDefaultVersionAreRead(t *testing.T) {
 	arm := at.LaunchTemplateOverrides{InstanceType: sdk.String("m6g.large"), LaunchTemplateSpecification: template("lt-0b", "$Latest")}
 	cases := map[string]struct {
 		group *at.AutoScalingGroup

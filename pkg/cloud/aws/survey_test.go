@@ -9,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// TestSurvey checks a survey of a group from which one machine was terminated.
-func TestSurvey(t *testing.T) {
+// TestSurveyReadsLaunchAndTerminationTimes checks a survey of a group from which one machine was terminated.
+func TestSurveyReadsLaunchAndTerminationTimes(t *testing.T) {
 	o := quick()
 	o.Terminate = 300 * time.Millisecond
 	s := start(t, o)
@@ -51,8 +51,8 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
-// TestSurveyThatMayNotBeRead checks that a survey returns what may be read, and names what may not.
-func TestSurveyThatMayNotBeRead(t *testing.T) {
+// TestSurveyNamesDeniedReads checks that a survey returns what may be read, and names what may not.
+func TestSurveyNamesDeniedReads(t *testing.T) {
 	cases := map[string]struct {
 		operation, service string
 		launched           bool

@@ -43,7 +43,7 @@ func observe(t *testing.T, p *manual.Provider, ref cloud.Ref) nodegroup.Group {
 	return g
 }
 
-func TestGroupOfANode(t *testing.T) {
+func TestGroupNameIsReadFromNodeLabels(t *testing.T) {
 	const master, controlPlane = "node-role.kubernetes.io/master=", "node-role.kubernetes.io/control-plane="
 	all := []string{
 		"karpenter.sh/nodepool=a", "cluster.x-k8s.io/deployment-name=b", "eks.amazonaws.com/nodegroup=c", "alpha.eksctl.io/nodegroup-name=d",
@@ -137,7 +137,7 @@ func TestOutdated(t *testing.T) {
 	}
 }
 
-func TestObserve(t *testing.T) {
+func TestObserveReturnsLabelledNodesAsGroup(t *testing.T) {
 	p := manual.New(manual.Options{Current: map[string]string{"b": "2", "a": "1"}})
 	g := observe(t, p, cloud.Ref{Name: "workers"})
 	revision := nodegroup.Revision{ID: "a=1,b=2", Name: "a=1,b=2"}

@@ -50,9 +50,9 @@ func placed(ago time.Duration) *corev1.Pod {
 	return pod
 }
 
-// TestLastReady: the last ready pod of a workload without a budget waits for up to two minutes. It waits without a
+// TestLastReadyPodWithoutBudgetWaits: the last ready pod of a workload without a budget waits for up to two minutes. It waits without a
 // limit while the other pods do not become ready.
-func TestLastReady(t *testing.T) {
+func TestLastReadyPodWithoutBudgetWaits(t *testing.T) {
 	a, b, c := free("a"), free("b"), free("c")
 	starting := build.Pod("starting", build.App("free"), build.Unready)
 	ending := leaving("ending")
@@ -132,7 +132,7 @@ func TestLastReadyUnderABudget(t *testing.T) {
 }
 
 // A pod that was restarted and has just become ready does not allow another pod to leave (A3).
-func TestBudgetsThatCountUnsettledPods(t *testing.T) {
+func TestRestartedPodDoesNotAllowAnotherEviction(t *testing.T) {
 	restarted := func(workload string, ready time.Duration) *corev1.Pod {
 		pod := build.Pod("restarted", build.App("free"), build.OwnedBy("ReplicaSet", workload))
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 1}}
@@ -205,7 +205,7 @@ func TestLastReadyIsNamed(t *testing.T) {
 }
 
 // The text about a pod that waits for a restart contains the known reason (EKS E52).
-func TestMovingShowsReason(t *testing.T) {
+func TestRestartWaitMessageContainsReason(t *testing.T) {
 	web := func(pod *corev1.Pod) {
 		build.OwnedBy("ReplicaSet", "web-1")(pod)
 		pod.Labels = map[string]string{"pod-template-hash": "1"}

@@ -35,7 +35,7 @@ func taking(budgets []budgetSlots, seconds ...int) []budgetSlots {
 	return budgets
 }
 
-func TestQueueNext(t *testing.T) {
+func TestQueueChoosesNextNodeToDrain(t *testing.T) {
 	const soon = time.Second
 	cases := map[string]struct {
 		queue queue
@@ -64,7 +64,7 @@ func TestQueueNext(t *testing.T) {
 }
 
 // The node that loses the least time goes first, even among many nodes.
-func TestQueueOfMany(t *testing.T) {
+func TestQueueOfManyNodesChoosesNextNodeToDrain(t *testing.T) {
 	q := queue{budgets: gates(time.Second)}
 	for range 30 {
 		q.waiting = append(q.waiting, pods(0, -1))

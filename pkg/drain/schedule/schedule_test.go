@@ -180,7 +180,7 @@ func TestDecide(t *testing.T) {
 }
 
 // A decision also contains when to decide again, and what to remember.
-func TestDecisionTimeAndMemory(t *testing.T) {
+func TestEvictionDecisionContainsWakeTimeAndLearnedTimes(t *testing.T) {
 	t.Run("K06 the next of a budget as soon as answers come", func(t *testing.T) {
 		in := newInput(2, node("a", build.Pod("w-0")))
 		send(&in, "w-9", web, 50*time.Millisecond, "")
@@ -254,7 +254,7 @@ func TestAddNode(t *testing.T) {
 
 // The budgets that decide when the upgrade ends are computed whenever a node is started, once it is known how long
 // pods take to leave.
-func TestPressingBudgets(t *testing.T) {
+func TestCriticalBudgetsAreRecomputedWhenANodeStarts(t *testing.T) {
 	waiting := []schedule.Node{{Name: "b", Leavers: drain.Leavers{Evict: []*corev1.Pod{build.Pod("w-1"), build.Pod("w-2")}}}}
 	for gone, want := range map[time.Duration]string{0: "map[]", 3 * time.Second: "map[shop/web:true]", 10 * time.Minute: "map[]"} {
 		in := newInput(1)

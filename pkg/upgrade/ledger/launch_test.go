@@ -48,7 +48,7 @@ func TestKeepSurgeLaunched(t *testing.T) {
 }
 
 // S6: if no node may be unavailable, the surge that one zone has given back is used for the next zone.
-func TestSurgeIsLent(t *testing.T) {
+func TestSurgeOfFinishedZoneIsUsedForNextZone(t *testing.T) {
 	cases := map[string]struct {
 		unavailable int
 		want        []int // the surge of zones a and b
@@ -70,7 +70,7 @@ func TestSurgeIsLent(t *testing.T) {
 	}
 }
 
-func TestRecordAnswers(t *testing.T) {
+func TestLedgerRecordsAnswersToLaunches(t *testing.T) {
 	open := zoneA(ledger.Zone{Surge: 1, Launched: 1, Serial: 1, Open: []ledger.Launch{{Serial: 1, N: 1}}})
 	asked := ledger.Launch{Serial: 1, N: 1, Desired: 4, Max: 7}
 	raised := whole(ledger.Zone{Surge: 1, Launched: 1, Serial: 1, Open: []ledger.Launch{asked}})

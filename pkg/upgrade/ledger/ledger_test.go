@@ -57,7 +57,7 @@ func wantDecision(t *testing.T, got, want ledger.Decision) {
 
 func actions(all ...nodegroup.Action) []nodegroup.Action { return all }
 
-func TestBooksAreACopy(t *testing.T) {
+func TestLedgerBooksReturnsACopy(t *testing.T) {
 	l := ledger.FromBooks(zoneA(ledger.Zone{Open: []ledger.Launch{{Serial: 1}}}))
 	before := l.Books()
 	books := l.Books()
@@ -68,7 +68,7 @@ func TestBooksAreACopy(t *testing.T) {
 	}
 }
 
-func TestStoredForm(t *testing.T) {
+func TestLedgerSurvivesJSONRoundTrip(t *testing.T) {
 	cases := map[string]struct {
 		books ledger.Books
 		want  string
@@ -94,7 +94,7 @@ func TestStoredForm(t *testing.T) {
 	}
 }
 
-func TestBooking(t *testing.T) {
+func TestLedgerCountsLaunchesRemovalsAndReturns(t *testing.T) {
 	cases := map[string]struct {
 		book func(*ledger.Ledger)
 		want ledger.Zone
@@ -118,7 +118,7 @@ func TestBooking(t *testing.T) {
 
 // Launches with unknown answers count as contribution but not as confirmed. Nodes that a termination took are pending
 // until they are launched again.
-func TestSums(t *testing.T) {
+func TestLedgerSumsLaunchedAndRemovedNodesOfAllZones(t *testing.T) {
 	books := zoneA(ledger.Zone{Launched: 3, Shrunk: 1, Removed: 2, Carried: 1, Open: []ledger.Launch{{N: 1}}})
 	books.Zones["b"] = ledger.Zone{Shrunk: 1, Removed: 1}
 	l := ledger.FromBooks(books)

@@ -71,7 +71,7 @@ func TestLowerMaximumKeepsTheRaiseOfAnOpenLaunch(t *testing.T) {
 	}
 }
 
-func TestWatchMaximum(t *testing.T) {
+func TestLedgerDetectsLoweredGroupMax(t *testing.T) {
 	cases := map[string]struct {
 		seen, low, is int
 		seenAt        time.Time
@@ -99,7 +99,7 @@ func TestWatchMaximum(t *testing.T) {
 }
 
 // G77: room for new nodes is made once, however the group's size changes.
-func TestMakeRoom(t *testing.T) {
+func TestGroupMaxIsRaisedOnceForNewNodes(t *testing.T) {
 	raise := ledger.Decision{Poll: true, Actions: actions(nodegroup.RaiseMax{From: 6, Max: 9})}
 	cases := map[string]struct {
 		from, to int

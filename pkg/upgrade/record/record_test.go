@@ -46,7 +46,7 @@ func TestResumable(t *testing.T) {
 }
 
 // I8: a stop adds no time to a node's drain timeout, unless the timeout was why it stopped.
-func TestReopened(t *testing.T) {
+func TestReopenedRecordKeepsDrainDeadlines(t *testing.T) {
 	deadline := start.Add(15 * time.Minute)
 	nodes := map[string]record.NodeRecord{
 		"draining": {State: record.NodeDraining, Deadline: deadline}, "forcing": {State: record.NodeForcing, Deadline: deadline},
@@ -145,9 +145,9 @@ func TestDuration(t *testing.T) {
 	}
 }
 
-// TestReopenedKeepsTheRest: a record that continues forgets only what ended it. It also keeps fields that are added to
+// TestReopenedRecordForgetsOnlyHowItEnded: a record that continues forgets only what ended it. It also keeps fields that are added to
 // Record later.
-func TestReopenedKeepsTheRest(t *testing.T) {
+func TestReopenedRecordForgetsOnlyHowItEnded(t *testing.T) {
 	full := record.Record{}
 	for i, fields := 0, reflect.ValueOf(&full).Elem(); i < fields.NumField(); i++ {
 		fillField(t, fields.Type().Field(i).Name, fields.Field(i))

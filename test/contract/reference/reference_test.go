@@ -23,8 +23,8 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 const top = "../../.."
 
-// TestEveryField compares a document of each kind in which every field is set with a golden file and with its schema.
-func TestEveryField(t *testing.T) {
+// TestDocumentsWithEveryFieldMatchTheirSchema compares a document of each kind in which every field is set with a golden file and with its schema.
+func TestDocumentsWithEveryFieldMatchTheirSchema(t *testing.T) {
 	source, err := readSource(top)
 	if err != nil {
 		t.Fatal(err)

@@ -191,7 +191,7 @@ func TestDownload(t *testing.T) {
 	}
 }
 
-func TestDownloadAsksForTheRestAfterACut(t *testing.T) {
+func TestDownloadRequestsTheRestAfterDisconnect(t *testing.T) {
 	p, dir := startPublisher(t), t.TempDir()
 	p.answer = func(w http.ResponseWriter, r *http.Request, count int) bool {
 		if r.URL.Path == "/kubectl" && count == 1 {
@@ -258,8 +258,8 @@ func TestProcessesThatCallTogetherDownloadOnce(t *testing.T) {
 	}
 }
 
-// TestBuildFollowsAFailedDownload checks that the programs are built if the server refuses connections.
-func TestBuildFollowsAFailedDownload(t *testing.T) {
+// TestProgramsAreBuiltIfDownloadFails checks that the programs are built if the server refuses connections.
+func TestProgramsAreBuiltIfDownloadFails(t *testing.T) {
 	p := startPublisher(t)
 	pins := p.pins()
 	p.Close()
@@ -281,8 +281,8 @@ func TestBuildFollowsAFailedDownload(t *testing.T) {
 	}
 }
 
-// TestPinsAreComplete checks pins.json: each platform has every program, with a checksum and an https URL.
-func TestPinsAreComplete(t *testing.T) {
+// TestPinnedProgramsHaveChecksumAndURL checks pins.json: each platform has every program, with a checksum and an https URL.
+func TestPinnedProgramsHaveChecksumAndURL(t *testing.T) {
 	var all pins
 	if err := json.Unmarshal(pinsJSON, &all); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ func TestWhole(t *testing.T) {
 func helper() { _ = "E04" }
 `
 
-func TestRead(t *testing.T) {
+func TestReadRulesWithTestsAndMutantsThatCiteThem(t *testing.T) {
 	page := ""
 	for _, id := range []string{"E01", "E02", "E03", "E04", "E05", "E06", "E07", "G10"} {
 		page += "| " + id + " | A rule. | a page |\n"
@@ -60,8 +60,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestProve plants a mutant that breaks the tests of its rule. Another rule cites the mutant, and its tests do not break.
-func TestProve(t *testing.T) {
+// TestProveReportsRulesWhoseTestsMissAMutant plants a mutant that breaks the tests of its rule. Another rule cites the mutant, and its tests do not break.
+func TestProveReportsRulesWhoseTestsMissAMutant(t *testing.T) {
 	t.Chdir("../../..")
 	const dir = "pkg/nodegroup"
 	rules := []Rule{

@@ -12,8 +12,8 @@ import (
 
 const folder = "test/worlds/mutants"
 
-// TestEveryMutantCanBePlanted applies each mutant to the product's current source, without building it.
-func TestEveryMutantCanBePlanted(t *testing.T) {
+// TestEveryMutantFitsCurrentSource applies each mutant to the product's current source, without building it.
+func TestEveryMutantFitsCurrentSource(t *testing.T) {
 	t.Chdir("../../../..")
 	for dir, least := range map[string]int{folder: 100, "test/house/mutants": 20} {
 		mutants, err := mutant.ReadAll(dir, "*")
@@ -31,8 +31,8 @@ func TestEveryMutantCanBePlanted(t *testing.T) {
 	}
 }
 
-// TestAPlantedBugIsFound checks that two mutants are found, and that a harmless change is not.
-func TestAPlantedBugIsFound(t *testing.T) {
+// TestMutantsAreFoundAndHarmlessChangesAreNot checks that two mutants are found, and that a harmless change is not.
+func TestMutantsAreFoundAndHarmlessChangesAreNot(t *testing.T) {
 	t.Chdir("../../../..")
 	mutants, err := mutant.ReadAll(folder, "*")
 	if err != nil {
@@ -70,9 +70,9 @@ func harmlessMutant(t *testing.T) mutant.Mutant {
 	return mutants[0]
 }
 
-// TestMutantsThatCannotBePlanted checks that malformed mutants, and mutants that do not fit their source, are refused with an error
+// TestMalformedMutantsAreRejected checks that malformed mutants, and mutants that do not fit their source, are refused with an error
 // that names them.
-func TestMutantsThatCannotBePlanted(t *testing.T) {
+func TestMalformedMutantsAreRejected(t *testing.T) {
 	const source = "package lamp\n\nconst on, off = 1, 0\n"
 	for name, c := range map[string]struct{ of, text, want string }{
 		"no parts":       {"lamp", "", "mutant blown of lamp.go needs three parts: what is wrong"},
