@@ -134,7 +134,7 @@ func (r *jsonReader) explainError(err error) error {
 	}
 }
 
-// listTypeOf returns the kind and apiVersion of a list.
+// listTypeOf returns the kind and the apiVersion that the JSON of a list has.
 func listTypeOf(raw []byte) metav1.TypeMeta {
 	var list metav1.TypeMeta
 	// A field of a wrong type is ignored here; finishList reports that it is missing.

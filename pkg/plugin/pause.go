@@ -16,8 +16,8 @@ import (
 func newPauseCommand(f *flags) *cobra.Command {
 	return f.newVerbCommand(verb{
 		use: "pause", doing: "pausing the upgrade of", short: "Pause a running upgrade after the nodes that are being replaced",
-		long: `Pause a running upgrade and wait until it has stopped. It first finishes the
-nodes that it is replacing. Ctrl-C ends the wait, but not the pause. If no
+		long: `Pause a running upgrade and wait until it has stopped. Nodes that are being
+replaced are finished first. Ctrl-C ends the wait, but not the pause. If no
 process runs the upgrade, it is marked as paused at once. Only resume continues
 it.`,
 		needs: record.VerbPause,

@@ -38,7 +38,7 @@ type leases struct {
 	renewed bool
 }
 
-// withLeases adds leases to the server whose holders are gone: they were renewed two minutes ago.
+// withLeases adds a lease for each group to the server. The leases have expired: their holders last renewed them two minutes ago.
 func (s *apiServer) withLeases(groups ...string) *leases {
 	l := &leases{apiServer: s, byName: map[string]*coordinationv1.Lease{}}
 	for _, group := range groups {

@@ -23,7 +23,7 @@ func replicaRules() []Rule {
 		},
 		{
 			ID: "REP002", Severity: Error, Reads: []string{budgetKind}, find: perWorkload(findAllOnOneNode),
-			Text:   "All ready replicas of a workload are on one outdated node, and no budget makes them leave one after the other. The drain of that node evicts all of them at the same time.",
+			Text:   "All ready replicas of a workload are on one outdated node, and no budget limits how many of them may be missing. The drain of that node evicts all of them together.",
 			Source: "kubernetes#31487, kubernetes#48307",
 		},
 		{

@@ -57,7 +57,7 @@ func findRolloutWithoutSurge(_ *Scene, w *Workload) *Finding {
 	}
 	if w.usesRecreate() {
 		return &Finding{
-			Message: fmt.Sprintf("its strategy Recreate stops %s before another one starts", describeShare(w.Replicas(), w.Replicas())),
+			Message: fmt.Sprintf("its strategy Recreate stops %s before it starts a new pod", describeShare(w.Replicas(), w.Replicas())),
 			Remedy:  "use RollingUpdate with maxSurge 1 if an old and a new pod may run side by side, or announce the gap",
 		}
 	}

@@ -87,8 +87,8 @@ func describeController(w *Workload) (name, work string) {
 	}
 }
 
-// findOutageRisk returns why a drain may leave the workload without a ready pod, and the remedy. It
-// returns nil if a drain cannot do that.
+// findOutageRisk returns a finding if a drain may leave the workload without a ready pod. Otherwise it returns nil. The
+// finding has the reasons and the remedies.
 func (s *Scene) findOutageRisk(w *Workload) *Finding {
 	var faults, remedies, fixes []string
 	note := func(fault, remedy, fix string) {

@@ -66,7 +66,8 @@ type coverage struct {
 	budgets map[types.NamespacedName]*coveredPods
 }
 
-// coveredPods describes the living pods of one budget.
+// coveredPods counts the pods that one budget covers and lists those that are not ready. Pods that have finished or are being
+// deleted do not count.
 type coveredPods struct {
 	pods    int
 	unready []*corev1.Pod

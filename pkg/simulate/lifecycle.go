@@ -216,7 +216,8 @@ func (l *podLifecycle) beginPodDeletion(u *simPod) {
 	l.schedulePodEnd(u, l.terminationTime(u.pod))
 }
 
-// updateReadyCount counts a ready pod that was added or begins to leave.
+// updateReadyCount adds change to the ready pods of the pod's workload and budgets: 1 for a pod that is ready, -1 for one that
+// begins to leave.
 func (l *podLifecycle) updateReadyCount(u *simPod, change int32) {
 	l.budgets.updateHealthyCount(u, change)
 	l.budgets.wakeForWorkload(u)

@@ -17,8 +17,8 @@ type outages struct {
 	total time.Duration
 }
 
-// updateReadyCount counts a ready pod that was added or begins to leave. It ignores DaemonSets and Jobs, because their pods
-// serve one node or one task.
+// updateReadyCount adds change to the ready pods of the pod's workload. An outage begins when the workload has no ready pod, and
+// ends when it has one again. DaemonSets and Jobs have no outages, because each of their pods serves only one node or one task.
 func (o *outages) updateReadyCount(u *simPod, change int) {
 	owner := u.key.owner
 	if owner == "" || u.key.kind == daemonSet || u.key.kind == "Job" || drain.IsForeignJob(u.pod) || (change < 0 && !drain.Ready(u.pod)) {

@@ -30,7 +30,8 @@ func moveWords() []string {
 	return []string{restarts, repeated, changed, orphaned, movedPod, waitsFirst, instead, crashedNew}
 }
 
-// mostRestarts is how often the upgrade requests the restart of a Deployment that has changed since it was read.
+// mostRestarts is how many times the upgrade may request the restart of one Deployment. A request fails if the Deployment has changed
+// since the upgrade read it.
 const mostRestarts = 3
 
 // movingState is the state of the rules about restarts.

@@ -29,8 +29,10 @@ type Ledger struct{ books Books }
 //
 //	launch while contribution < min(surge, outdated nodes of the zone)
 //
-// If the provider cannot launch in a named zone, the whole group is one zone named "",
-// and outdated nodes are terminated without shrinking until only as many are left as were added.
+// If the provider cannot launch in a named zone, the whole group is one zone named "". The
+// termination of an outdated node then keeps the group's size, and the provider launches the
+// replacement. When only as many outdated nodes are left as were added, terminations shrink the
+// group.
 type Books struct {
 	// MaxFrom and MaxTo are the group's maximum before and after our raise; both are 0 without a raise.
 	MaxFrom int `json:"maxFrom,omitempty"`

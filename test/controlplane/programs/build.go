@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// buildJob contains the arguments of one go build.
+// buildJob is one run of go build: its directory, its flags and what it builds.
 type buildJob struct {
 	dir      string // of the module
 	ldflags  string
