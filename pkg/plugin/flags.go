@@ -83,7 +83,7 @@ func (f *flags) addListFlags(flags *pflag.FlagSet) {
 // addPlanFlags adds the flags that plans and upgrades have.
 func (f *flags) addPlanFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	addDryRunFlag(cmd, "Show the plan and change nothing: client, or server to also ask the API server whether evictions are allowed (one pod per budget and owner)")
+	addDryRunFlag(cmd, "Show the plan and change nothing: client, or server to also ask the API server whether it would evict the pods and create new ones")
 	flags.BoolVar(&f.forecast, "forecast", true, "With a plan: simulate the upgrade to show the order of the nodes and the times; =false saves time on a large cluster")
 	f.addReportFlag(flags)
 	f.addStrategyFlags(flags)

@@ -40,7 +40,7 @@ the earlier revision.`,
 	})
 	f.addConsentFlags(cmd)
 	f.addReportFlag(cmd.Flags())
-	addDryRunFlag(cmd, "Show the plan of the rollback and change nothing: client, or server to also ask the API server whether evictions are allowed (one pod per budget and owner)")
+	addDryRunFlag(cmd, "Show the plan of the rollback and change nothing: client, or server to also ask the API server whether it would evict the pods and create new ones")
 	cmd.Flags().StringVar(&f.settings.To, "to", "", "AMI or launch-template version to go back to (default: the one that the nodes had before)")
 	return cmd
 }

@@ -63,7 +63,7 @@ something must be fixed first.`
   kubectl nodeupgrade plan workers --report plan.html`
 	f.addPlanFlags(cmd)
 	dry := cmd.Flags().Lookup("dry-run")
-	dry.DefValue, dry.Usage = "client", "client, or server to also ask the API server whether evictions are allowed (one pod per budget and owner)"
+	dry.DefValue, dry.Usage = "client", "client, or server to also ask the API server whether it would evict the pods and create new ones"
 	cobra.CheckErr(dry.Value.Set("client"))
 	return cmd
 }
