@@ -55,19 +55,22 @@ func (d *decision) deferDrain(m *nodegroup.Member) (deferred bool) {
 
 // findStartWait returns why the node must not be started, by its first pod with a reason: pods of its workload left
 // another node and no new pod is ready on a node that stays, pods of the workload are missing, or too many pods would
-// be away together. It skips pods that a budget blocks, because other pods of the node may leave.
+// be away together. It skips pods that a budget blocks, because other pods of the node may leave. It does not skip them
+// while the scale of a scaled-down workload is unread: the workload may lack pods, and --on-timeout=force deletes pods
+// that a budget blocks.
 func (d *decision) findStartWait(m *nodegroup.Member) (wait startWait, waits bool) {
 	if !d.findDeferrable()[m.Name()] {
 		return startWait{}, false
 	}
 	for _, pod := range d.classifyPodsOf(m).Evict {
 		w := drain.WorkloadOf(pod)
+		if d.rec.Workloads[w.String()].Scaled > 0 && d.requestScale(w) {
+			return startWait{workload: w, what: fmt.Sprintf("the scale of %s to be read", w)}, true
+		}
 		what := ""
 		switch {
 		case d.isHeldForCanary(m, w):
 			what = fmt.Sprintf("the first new pod of %s to become ready", w)
-		case d.rec.Workloads[w.String()].Scaled > 0 && d.requestScale(w):
-			what = fmt.Sprintf("the scale of %s to be read", w)
 		case d.isMissing(w):
 			what = fmt.Sprintf("the pods of %s to be created", w)
 		case d.leavesTooFew(m, pod, w):
@@ -161,7 +164,7 @@ func (d *decision) canDrainInParts(m *nodegroup.Member) bool {
 	for _, pod := range pods.Evict {
 		w := drain.WorkloadOf(pod)
 		switch {
-		case drain.TierOf(pod, d.w.Facts) > drain.Ordinary, !d.isAdmitted(pod), d.isMissing(w), d.leavesTooFew(m, pod, w):
+		case drain.TierOf(pod, d.w.Facts) > drain.Ordinary, !d.isAdmitted(pod), d.isMissing(w), d.isScaleUnread(w), d.leavesTooFew(m, pod, w):
 			return false
 		case !d.isHeldForCanary(m, w):
 			some = true

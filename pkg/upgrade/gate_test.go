@@ -942,6 +942,7 @@ func TestNodesDrainOtherPodsWhileWorkloadWaitsForNewPod(t *testing.T) {
 		change  func(*gateScene)
 		first   func(*corev1.Pod) // changes the first new pod of web, which is otherwise unready
 		missing bool              // a pod of another workload, which has a pod on each node, has been missing for two seconds
+		scaled  bool              // that pod was scaled away, and whether the workload was scaled up again is not read
 		started string            // the nodes that are started after the first
 	}{
 		"half of the window":      {started: "old-a-1 old-a-2"},
@@ -970,6 +971,7 @@ func TestNodesDrainOtherPodsWhileWorkloadWaitsForNewPod(t *testing.T) {
 		}, started: "old-a-2 old-a-3"},
 		"a namespace is deleted": {change: own(build.In("gone")), started: "old-a-2 old-a-3"},
 		"a pod is not created":   {missing: true},
+		"a scale is not read":    {missing: true, scaled: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGateScene(t, 4)
@@ -997,6 +999,11 @@ func TestNodesDrainOtherPodsWhileWorkloadWaitsForNewPod(t *testing.T) {
 				g.add("pair-new", build.App("pair"))
 				g.step()
 				g.pass(2 * time.Second)
+			}
+			if c.scaled {
+				g.Controllers = map[drain.Workload]drain.Controller{{Namespace: build.Namespace, Kind: "ReplicaSet", Name: "pair"}: {Replicas: 4, Read: g.Now}}
+				g.step()
+				g.Controllers = nil
 			}
 			if c.first == nil {
 				c.first = build.Unready
@@ -1662,6 +1669,39 @@ func TestPodsRefusedAfterUserScalesUpStopUpgrade(t *testing.T) {
 	}
 	if step.Record.Result != record.WorkloadUnhealthy || !strings.Contains(step.Record.Message, "(1 of 3 ready): 2 pods are not created: "+quota) {
 		t.Errorf("it ends %q: %s", step.Record.Result, step.Record.Message)
+	}
+}
+
+// TestNodeWaitsForScaleOfScaledDownWorkload: before a node with pods of a workload that the owner scaled down is started, the workload's
+// scale is read, even if a budget keeps its pods. If it was scaled up again and its pods are refused, the node is not started (I11).
+func TestNodeWaitsForScaleOfScaledDownWorkload(t *testing.T) {
+	for name, change := range map[string]func(*gateScene){
+		"pods may leave":          func(*gateScene) {},
+		"a budget keeps the pods": func(g *gateScene) { g.budgets(build.Budget("web", build.Counts(3, 2, 2))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGateScene(t, 2)
+			g.Request.Settle = duration(time.Minute) // old-a-1 is not started before
+			own := build.Pod("own", build.App("own"), build.Created(start.Add(-time.Hour)), build.On("old-a-1"))
+			g.at("old-a-1").Pods = append(g.at("old-a-1").Pods, own)
+			g.index.Store(own)
+			g.add("web-7", build.Created(start.Add(-time.Hour)))
+			g.step() // the pod of old-a-0 has left
+			g.tellController(drain.Controller{Replicas: 2})
+			g.step()
+			g.Controllers = nil
+			change(g)
+			g.pass(time.Minute)
+			g.Workloads = g.index.Snapshot()
+			step := g.next()
+			wantState(t, step, "old-a-1", record.NodeFenced)
+			if want := "the scale of " + webName + " to be read"; step.Status.Waiting != want {
+				t.Fatalf("it waits for %q, want %q", step.Status.Waiting, want)
+			}
+			g.tellController(drain.Controller{Replicas: 3, Refused: "exceeded quota"})
+			g.pass(time.Second / 5)
+			g.wantHeld(g.step(), "1 pod is not created: exceeded quota")
+		})
 	}
 }
 

@@ -47,6 +47,9 @@ type workloadHealth struct {
 	ready    int
 	// unscaled is true if the workload has fewer pods than before and its controller's replica count was not read yet.
 	unscaled bool
+	// scaledBack is when the reading was made that showed, in this decision, that the owner scaled the workload up
+	// again. It is zero otherwise.
+	scaledBack time.Time
 }
 
 // lacksPods reports whether the workload has fewer ready pods than it should have.
@@ -116,7 +119,9 @@ func (d *decision) examineWorkload(h *workloadHealth) {
 		h.before = d.withoutScaledAway(h)
 	}
 	if before.Scaled > 0 {
-		h.before = d.withScaledBack(h)
+		if h.before = d.withScaledBack(h); h.before.Scaled < before.Scaled {
+			h.scaledBack = d.w.Controllers[h.Workload].Read
+		}
 	}
 	h.unscaled = h.countMissing() > 0
 	h.before.Lacks, h.before.Out = max(0, h.before.Ready-h.countReady()), h.before.Ready > 0 && h.countReady() == 0
@@ -167,8 +172,13 @@ func (d *decision) withScaledBack(h *workloadHealth) record.WorkloadRecord {
 // reports whether the reading is still missing.
 func (d *decision) requestScale(w drain.Workload) (pending bool) {
 	d.requestController(w)
+	return d.isScaleUnread(w)
+}
+
+// isScaleUnread reports whether the owner scaled the workload down during the upgrade, and its present scale was not read.
+func (d *decision) isScaleUnread(w drain.Workload) bool {
 	_, read := d.w.Controllers[w]
-	return !read && !d.w.EndingNamespaces[w.Namespace]
+	return d.rec.Workloads[w.String()].Scaled > 0 && !read && !d.w.EndingNamespaces[w.Namespace]
 }
 
 // countReady counts the workload's ready pods, settled or not.

@@ -46,6 +46,9 @@ func (d *decision) whyMissing(h *workloadHealth) (why string, refused bool) {
 	since, was := d.w.Notes.MissingSince[h.name]
 	if !was {
 		since = d.w.Now
+		if !h.scaledBack.IsZero() {
+			since = h.scaledBack // the reading that shows the lack may name its reason too
+		}
 	}
 	d.notes.MissingSince[h.name] = since
 	controller, read := d.w.Controllers[h.Workload]
