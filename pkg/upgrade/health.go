@@ -248,6 +248,9 @@ func (d *decision) recordWorkloads(m *nodegroup.Member) {
 				w.Usual.Duration = max(took, time.Millisecond) // 0 is not known
 			}
 		}
+		if w.Ready+w.Scaled == 0 && !record.IsInDrain(d.rec.Nodes[w.Canary].State) {
+			w.Canary = "" // no pod had to be ready when the earlier node was started
+		}
 		if w = w.WithPods(r.Expected, r.CountServing(w.Usual.Duration, d.w.Now)-d.countOnAddedNodes(r)); !w.Proven && w.Canary == "" {
 			w.Canary = m.Name()
 		}

@@ -108,8 +108,24 @@ func (r *rules) podInGracePeriod(w *upgrade.World, app *Workload) *corev1.Pod {
 	return nil
 }
 
+// lacksLastingPods reports whether the workload lost pods and has fewer pods than before that have been ready for steadyAfter, or for as
+// long as its pods take to become ready.
+func (r *rules) lacksLastingPods(w *upgrade.World, name string) bool {
+	return slices.ContainsFunc(r.c.plan.Workloads, func(app Workload) bool {
+		before, lost := r.recovery.lostPods[name]
+		if !lost || app.id().String() != name {
+			return false
+		}
+		lasting := slices.DeleteFunc(slices.Clone(livePodsOf(w, &app)), func(pod *corev1.Pod) bool {
+			return !isPodReady(pod) || w.Now.Sub(pod.Status.Conditions[0].LastTransitionTime.Time) < max(steadyAfter, app.Ready)
+		})
+		return len(lasting) < before.ready
+	})
+}
+
 // checkCanaryLeaves checks I11 for pods that wait until the first pod of their workload is ready on another node. That first pod must
-// be leaving its node, or must have left it since the target last changed.
+// be leaving its node, or must have left it since the target last changed. If the first pod's node was given up, the other pods wait
+// as long as the workload lacks pods: the upgrade stops if that lasts.
 func (r *rules) checkCanaryLeaves(w *upgrade.World, step *upgrade.Step) {
 	rec := &step.Record
 	if goal := fmt.Sprintf("%s %s %t", rec.Run, rec.Target.ID, rec.Rollback); goal != r.recovery.goal {
@@ -124,7 +140,7 @@ func (r *rules) checkCanaryLeaves(w *upgrade.World, step *upgrade.Step) {
 			m := memberNamed(w, name)
 			return name != b.Node && m != nil && isInDrain(rec.Nodes[name].State) && slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool { return drain.WorkloadOf(pod) == b.Workload })
 		})
-		if !leaves {
+		if !leaves && !r.lacksLastingPods(w, b.Workload.String()) {
 			r.fail("I11", "pod %s waits for the first pod of %s on another node, but no pod of it leaves its node", b.Pod.Name, b.Workload)
 		}
 	}
