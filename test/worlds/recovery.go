@@ -29,6 +29,12 @@ const (
 	steadyAfter = 30 * time.Second
 )
 
+// crashingPod is a pod that crashes, and since when.
+type crashingPod struct {
+	uid   types.UID
+	since time.Time
+}
+
 // recoveryState is the state of the rules about workloads that do not recover.
 type recoveryState struct {
 	// run is the upgrade's name. began is when its process began.
@@ -38,8 +44,8 @@ type recoveryState struct {
 	lostPods map[string]baseline
 	// unreadyDaemons counts, by name, the pods of DaemonSets that were not ready before the upgrade.
 	unreadyDaemons map[string]int
-	// crashingSince is, by workload, the time since when this process has seen the workload block the start of nodes.
-	crashingSince map[string]time.Time
+	// crashing contains, by workload, the crashing pod because of which this process has seen the workload block the start of nodes.
+	crashing map[string]crashingPod
 	// lackingSince is, by workload, the time since when it has had fewer ready pods than before because its new pods do not come up.
 	lackingSince map[string]time.Time
 	// missingSince is, by workload, the time since when its pods are refused and therefore not created.
@@ -65,7 +71,7 @@ type baseline struct {
 }
 
 func newRecoveryState() recoveryState {
-	return recoveryState{lostPods: map[string]baseline{}, unreadyDaemons: map[string]int{}, crashingSince: map[string]time.Time{}, missingSince: map[string]time.Time{}, lackingSince: map[string]time.Time{}, readyAtFirst: map[string]int{}, lastReadySince: map[types.UID]time.Time{}, roomless: map[string]bool{}, bareSince: map[string]time.Time{}, leftNode: map[drain.Workload]bool{}}
+	return recoveryState{lostPods: map[string]baseline{}, unreadyDaemons: map[string]int{}, crashing: map[string]crashingPod{}, missingSince: map[string]time.Time{}, lackingSince: map[string]time.Time{}, readyAtFirst: map[string]int{}, lastReadySince: map[types.UID]time.Time{}, roomless: map[string]bool{}, bareSince: map[string]time.Time{}, leftNode: map[drain.Workload]bool{}}
 }
 
 // prepareForProcess forgets what only the previous process knew. For another upgrade, it also forgets the workloads that lost pods.
@@ -74,7 +80,7 @@ func (y *recoveryState) prepareForProcess(run string, now time.Time) {
 		clear(y.lostPods)
 	}
 	y.run, y.began = run, now
-	clear(y.crashingSince)
+	clear(y.crashing)
 	clear(y.missingSince)
 	clear(y.lackingSince)
 	clear(y.bareSince)
@@ -146,6 +152,11 @@ func isShaky(pod *corev1.Pod, now time.Time) bool {
 	return restarted && now.Sub(pod.Status.Conditions[0].LastTransitionTime.Time) < steadyAfter
 }
 
+// isLasting reports whether the pod has been ready for steadyAfter, as far as the process knows.
+func isLasting(pod *corev1.Pod, now time.Time) bool {
+	return isPodReady(pod) && now.Sub(pod.Status.Conditions[0].LastTransitionTime.Time) >= steadyAfter
+}
+
 // checkWorkloadIndex compares the workload index with the pods that the process has seen.
 func (r *rules) checkWorkloadIndex(p *process, w *upgrade.World, app *Workload, pods []*corev1.Pod) {
 	if !w.Now.Equal(r.c.now) {
@@ -178,8 +189,11 @@ func (r *rules) lacksPods(w *upgrade.World) bool {
 func (r *rules) checkWaitsForRecovery(w *upgrade.World, step *upgrade.Step, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
 	name, rec := app.id().String(), &step.Record
 	crashed := r.crashedSuccessor(w, app, pods)
+	if first := r.recovery.crashing[name]; slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return pod.UID == first.uid && isLasting(pod, w.Now) }) {
+		delete(r.recovery.crashing, name) // each pod that crashes after the first has come up has its own time
+	}
 	if crashed == nil || isIgnored(rec, name) {
-		delete(r.recovery.crashingSince, name)
+		delete(r.recovery.crashing, name)
 	} else {
 		r.checkStopsInTime(w, rec, name, crashed)
 		for _, m := range started {
@@ -349,16 +363,16 @@ func isIgnored(rec *record.Record, name string) bool {
 // not apply after the last drain.
 func (r *rules) checkStopsInTime(w *upgrade.World, rec *record.Record, name string, pod *corev1.Pod) {
 	r.tally.count("health", holdsNodes)
-	since, was := r.recovery.crashingSince[name]
+	first, was := r.recovery.crashing[name]
 	if !was {
-		since = w.Now
+		first = crashingPod{uid: pod.UID, since: w.Now}
 	}
-	if since = since.Add(w.Idle); since.After(w.Now) {
-		since = w.Now
+	if first.since = first.since.Add(w.Idle); first.since.After(w.Now) {
+		first.since = w.Now
 	}
-	r.recovery.crashingSince[name] = since
+	r.recovery.crashing[name] = first
 	drains := rec.Phase != record.PhaseScaleDown && rec.Phase != record.PhaseDone
-	if waited := w.Now.Sub(since); waited >= unhealthyLimit && drains && rec.Stopping == "" && rec.Result == "" {
+	if waited := w.Now.Sub(first.since); waited >= unhealthyLimit && drains && rec.Stopping == "" && rec.Result == "" {
 		r.fail("I11", "pod %s of %s has crashed for %s, but the upgrade does not stop", pod.Name, name, waited)
 	}
 }

@@ -216,7 +216,7 @@ func (r *rules) checkDaemonSets(w *upgrade.World, step *upgrade.Step, started []
 			continue
 		}
 		if unready == 0 || r.recovery.unreadyDaemons[name] > 0 || isIgnored(&step.Record, name) {
-			delete(r.recovery.crashingSince, name)
+			delete(r.recovery.crashing, name)
 			continue
 		}
 		r.tally.count("renewal", daemonCrashes)
