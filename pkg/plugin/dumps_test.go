@@ -26,7 +26,7 @@ func labelled() []string { return []string{"-l", "pool=w", "--current", "image=v
 func TestPlansOfDumpsWithSchedulingLimits(t *testing.T) {
 	cases := map[string]dumpCase{
 		"k8s-device-plugin-291-gpu": {
-			args: []string{"workers"}, code: exitStructural, simulate: []string{"ReplicaSet shop/riva-6d5f7c9b8", "Insufficient nvidia.com/gpu", "only new nodes can take them"},
+			args: []string{"workers"}, code: exitStructural, simulate: []string{"NodeCreationFailure after 20m", "0 evictions", "does not offer nvidia.com/gpu, which the outdated nodes offered and pod shop/riva-6d5f7c9b8-00000 requests", "only new nodes can take them"},
 		},
 		"karpenter-1563-ephemeral-storage": {
 			args: labelled(), code: exitStructural, simulate: []string{"shop/cache-6d5f7c9b8", "Insufficient ephemeral-storage"},

@@ -107,7 +107,7 @@ func newDecision(w *World) *decision {
 		w.Record = record.CreditIdleTime(&w.Record, w.Idle, w.Now)
 		w.Notes.At = w.Now // a node that waits for others is not credited with the same time twice
 	}
-	w.tolerances = tolerances{}
+	w.tolerances, w.users = tolerances{}, deviceUsers{}
 	if w.Memo == nil {
 		w.Memo = &Memo{}
 	}
@@ -140,7 +140,7 @@ func (d *decision) beginUpgrade() {
 		Version: w.Request.Strategy.RecordVersion(), Run: w.Request.Run, Request: w.Request,
 		Started: w.Now, Phase: record.PhaseSetup, PhaseBegan: w.Now,
 		Previous: d.count.previousRevision(&w.Group), Target: w.Group.Wanted, Provider: w.Group.Provider, Unlabelled: listOutdatedByLabels(d.count.pending),
-		Earlier: w.Record.Earlier, Taints: commonTaints(d.count.pending), Daemons: recordDaemons(w),
+		Earlier: w.Record.Earlier, Taints: commonTaints(d.count.pending), Devices: commonDevices(d.count.pending), Daemons: recordDaemons(w),
 		Sizes:  nodegroup.Sizes{Desired: w.Group.Desired, Min: w.Group.Min, Max: w.Group.Max, Zones: d.count.Zones},
 		Total:  len(d.count.pending),
 		Ledger: ledger.FromBooks(ledger.Books{Zonal: w.Group.Can.NameZone, Changed: w.Now, Known: d.count.known}),

@@ -212,7 +212,7 @@ func (d *decision) listSampleNodes() []drain.Sample {
 	var samples []drain.Sample
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
-		if !m.Outdated && m.Node != nil && !m.Node.Spec.Unschedulable && d.w.Group.IsUsable(m) {
+		if !m.Outdated && m.Node != nil && !m.Node.Spec.Unschedulable && d.w.Group.IsUsable(m) && d.w.hasAllDevices(m, &d.rec) {
 			samples = append(samples, drain.Sample{Node: m.Node, Pods: m.Pods})
 		}
 	}

@@ -44,7 +44,7 @@ func RebuildRecord(w World) (record.Record, error) {
 	count := countMembers(&w, &w.Record)
 	rec := record.Record{
 		Version: w.Request.Strategy.RecordVersion(), Run: run, Request: w.Request, Lost: true, Started: w.Now, Phase: record.PhaseSetup,
-		Previous: count.previousRevision(&w.Group), Target: w.Group.Wanted, Provider: w.Group.Provider, Taints: commonTaints(count.pending), Nodes: map[string]record.NodeRecord{},
+		Previous: count.previousRevision(&w.Group), Target: w.Group.Wanted, Provider: w.Group.Provider, Taints: commonTaints(count.pending), Devices: commonDevices(count.pending), Nodes: map[string]record.NodeRecord{},
 		Unlabelled: listOutdatedByLabels(slices.DeleteFunc(count.pending, func(m *nodegroup.Member) bool {
 			return m.Node == nil || m.Node.Annotations[nodemark.AnnotationRun] != run // a new node without the labels was never fenced
 		})),

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
@@ -19,19 +20,60 @@ import (
 // tolerances caches, for one step and by taint, a pod of the group that does not tolerate the taint; nil if all pods do.
 type tolerances map[corev1.Taint]*corev1.Pod
 
+// deviceUsers caches, for one step and by extended resource, a pod of the group that requests the resource; nil if no
+// pod does.
+type deviceUsers map[corev1.ResourceName]*corev1.Pod
+
 // isUsable reports whether the member can take the pods that must move. A node that has the fence, or the rest of a
 // fence that a user removed, is not usable until it is seen without.
 func (w *World) isUsable(m *nodegroup.Member, rec *record.Record) bool {
 	if !w.Group.IsUsable(m) || rec.OwnsFence(m) {
 		return false
 	}
-	return w.hasNoClosingTaint(m, rec)
+	return w.hasNoClosingTaint(m, rec) && w.hasAllDevices(m, rec)
 }
 
 // hasNoClosingTaint reports whether no taint, except the fence, keeps pods from the member's node.
 func (w *World) hasNoClosingTaint(m *nodegroup.Member, rec *record.Record) bool {
 	_, pod := w.findClosingTaint(m, rec)
 	return pod == nil
+}
+
+// hasAllDevices reports whether the node offers all extended resources that pods need and the outdated nodes offered.
+func (w *World) hasAllDevices(m *nodegroup.Member, rec *record.Record) bool {
+	_, pod := w.findMissingDevice(m, rec)
+	return pod == nil
+}
+
+// findMissingDevice returns an extended resource that all outdated nodes offered and the node does not, and a pod that
+// requests it. The pod is nil if the node offers every such resource. A new node offers its GPUs only when a device
+// plugin on it has started, minutes after the node is Ready (Kubernetes device plugins; NVIDIA/gpu-operator).
+func (w *World) findMissingDevice(m *nodegroup.Member, rec *record.Record) (corev1.ResourceName, *corev1.Pod) {
+	for _, name := range rec.Devices {
+		if offersDevice(m.Node, name) {
+			continue
+		}
+		pod, known := w.users[name]
+		if !known {
+			pod = w.findMovingPod(rec, func(pod *corev1.Pod) bool { return requestsDevice(pod, name) })
+			if w.users != nil {
+				w.users[name] = pod
+			}
+		}
+		if pod != nil {
+			return name, pod
+		}
+	}
+	return "", nil
+}
+
+func offersDevice(node *corev1.Node, name corev1.ResourceName) bool {
+	offered := node.Status.Allocatable[name]
+	return offered.Sign() > 0
+}
+
+func requestsDevice(pod *corev1.Pod, name corev1.ResourceName) bool {
+	return slices.ContainsFunc(fit.RequestsOf(pod).Others, func(q fit.Quantity) bool { return q.Name == name && q.Value > 0 })
 }
 
 // findClosingTaint returns a taint of the node that the outdated nodes did not have, and a pod that does not tolerate
@@ -57,11 +99,16 @@ func (w *World) findClosingTaint(m *nodegroup.Member, rec *record.Record) (corev
 	return corev1.Taint{}, nil
 }
 
-// findIntolerant returns a pod that does not tolerate the taint. It looks at pods that must move or were moved: the
-// pods on the group's nodes, and the Pending pods of workloads on record.
+// findIntolerant returns a pod that must move or was moved and does not tolerate the taint, or nil.
 func (w *World) findIntolerant(taint corev1.Taint, rec *record.Record) *corev1.Pod {
+	return w.findMovingPod(rec, func(pod *corev1.Pod) bool { return !drain.ToleratesTaint(pod, taint) })
+}
+
+// findMovingPod returns a matching pod that must move or was moved: a pod on the group's nodes, or a Pending pod of a
+// workload on record. It returns nil if there is none.
+func (w *World) findMovingPod(rec *record.Record, matches func(*corev1.Pod) bool) *corev1.Pod {
 	for pod := range w.eachBoundPod() {
-		if drain.Judge(pod, drain.Policy{}, false).Fate != drain.Stay && !drain.ToleratesTaint(pod, taint) {
+		if drain.Judge(pod, drain.Policy{}, false).Fate != drain.Stay && matches(pod) {
 			return pod
 		}
 	}
@@ -73,7 +120,7 @@ func (w *World) findIntolerant(taint corev1.Taint, rec *record.Record) *corev1.P
 		var first *corev1.Pod // by name, so that every step names the same pod
 		if r := w.Workloads.Named(workload); r != nil {
 			for _, pod := range r.Pods {
-				if pod.Spec.NodeName == "" && !drain.ToleratesTaint(pod, taint) && (first == nil || pod.Name < first.Name) {
+				if pod.Spec.NodeName == "" && matches(pod) && (first == nil || pod.Name < first.Name) {
 					first = pod
 				}
 			}
@@ -106,6 +153,28 @@ func commonTaints(members []*nodegroup.Member) []corev1.Taint {
 	return common
 }
 
+// commonDevices returns the extended resources that all Ready nodes offer, sorted.
+func commonDevices(members []*nodegroup.Member) []corev1.ResourceName {
+	var common []corev1.ResourceName
+	first := true
+	for _, m := range members {
+		if !m.IsReady() {
+			continue
+		}
+		if first {
+			for name := range m.Node.Status.Allocatable {
+				if fit.IsExtended(name) {
+					common = append(common, name)
+				}
+			}
+			first = false
+		}
+		common = slices.DeleteFunc(common, func(name corev1.ResourceName) bool { return !offersDevice(m.Node, name) })
+	}
+	slices.Sort(common)
+	return common
+}
+
 // isFence reports whether the taint is a fence of any provider, or the taint of a cordon.
 func isFence(taint corev1.Taint) bool {
 	cordon := nodemark.CordonTaint()
@@ -127,6 +196,10 @@ func (d *decision) describeUnusable(m *nodegroup.Member) string {
 	if taint, pod := d.w.findClosingTaint(m, &d.rec); pod != nil {
 		return fmt.Sprintf("node %s has taint %s, which the outdated nodes did not have and pod %s/%s does not tolerate: check the controller that should remove it",
 			m.Name(), taint.ToString(), pod.Namespace, pod.Name)
+	}
+	if device, pod := d.w.findMissingDevice(m, &d.rec); pod != nil {
+		return fmt.Sprintf("node %s does not offer %s, which the outdated nodes offered and pod %s/%s requests: check the device plugin's pod on the node",
+			m.Name(), device, pod.Namespace, pod.Name)
 	}
 	if trouble := nodegroup.DescribeTrouble(m.Node); trouble != "" {
 		return fmt.Sprintf("node %s: %s", m.Name(), trouble)

@@ -6,11 +6,22 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
+
+func setGPUs(node *corev1.Node, count string) {
+	node.Status.Allocatable = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(count)}
+}
+
+func offersGPU(node *corev1.Node) { setGPUs(node, "1") }
+
+func requestsGPU(pod *corev1.Pod) {
+	pod.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}, Requests: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}}}}
+}
 
 func cordoned(node *corev1.Node) { node.Spec.Unschedulable = true }
 
@@ -19,16 +30,26 @@ func cordoned(node *corev1.Node) { node.Spec.Unschedulable = true }
 func TestNewNodesThatTakeNoPodsAreNoReplacements(t *testing.T) {
 	tolerating := build.Tolerating(corev1.Toleration{Key: "example.com/agent", Operator: corev1.TolerationOpExists})
 	const taint = "node new-a-1 has taint example.com/agent:NoSchedule, which the outdated nodes did not have and pod "
+	const missing = "node new-a-1 does not offer nvidia.com/gpu, which the outdated nodes offered and pod "
 	cases := map[string]struct {
 		old, fresh func(*corev1.Node)
 		pod        func(*corev1.Pod)
 		want       string // "" for a node that counts
 	}{
-		"open":                        {nil, nil, nil, ""},
-		"cordoned":                    {nil, cordoned, nil, "node new-a-1 is cordoned: run kubectl uncordon new-a-1"},
-		"with a start-up taint":       {nil, build.Tainted("example.com/agent"), nil, taint},
-		"with a taint that pods bear": {nil, build.Tainted("example.com/agent"), tolerating, ""},
-		"with the taint of all old":   {build.Tainted("example.com/agent"), build.Tainted("example.com/agent"), nil, ""},
+		"open":                             {nil, nil, nil, ""},
+		"cordoned":                         {nil, cordoned, nil, "node new-a-1 is cordoned: run kubectl uncordon new-a-1"},
+		"with a start-up taint":            {nil, build.Tainted("example.com/agent"), nil, taint},
+		"with a taint that pods bear":      {nil, build.Tainted("example.com/agent"), tolerating, ""},
+		"with the taint of all old":        {build.Tainted("example.com/agent"), build.Tainted("example.com/agent"), nil, ""},
+		"with the GPU of all old":          {offersGPU, offersGPU, requestsGPU, ""},
+		"without a GPU that pods request":  {offersGPU, nil, requestsGPU, missing},
+		"with a GPU whose plugin has gone": {offersGPU, func(node *corev1.Node) { setGPUs(node, "0") }, requestsGPU, missing},
+		"without a GPU that no pod uses":   {offersGPU, nil, nil, ""},
+		"without a GPU that one old lacks": {func(node *corev1.Node) {
+			if node.Name != "old-a-2" {
+				offersGPU(node)
+			}
+		}, nil, requestsGPU, ""},
 		"with a taint that only prefers": {nil, func(node *corev1.Node) {
 			node.Spec.Taints = []corev1.Taint{{Key: "example.com/agent", Effect: corev1.TaintEffectPreferNoSchedule}}
 		}, nil, ""},

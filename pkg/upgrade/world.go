@@ -59,6 +59,7 @@ type World struct {
 	Memo *Memo
 
 	tolerances tolerances
+	users      deviceUsers
 }
 
 // NewWorld returns the world of a group in a cluster as observed. The caller adds what only the process knows (Open,

@@ -87,7 +87,7 @@ func isQuestion(name string) bool {
 // cachingFunctions returns the functions that store their result in a field, so that they compute it only once. No other function
 // reads the stored result.
 func cachingFunctions() []string {
-	return []string{"classifyPodsOf", "findClosingTaint", "findShortage", "guardOf", "budgetsOfPeers"}
+	return []string{"classifyPodsOf", "findClosingTaint", "findMissingDevice", "findShortage", "guardOf", "budgetsOfPeers"}
 }
 
 // changers contains all functions. why describes what a function changes through its receiver or a parameter; "" for no change.

@@ -397,6 +397,7 @@ func (u *user) removeObstacles() {
 	u.rules.logf("the world is calm")
 	c.addOutsideNode("relief")
 	c.openNodesOf(c.plan.wantedRevision(&u.stored.record, c.cloud.wanted))
+	c.repairDevices()
 	for _, name := range sortedKeys(c.controllers) {
 		m := c.controllers[name]
 		tolerant := m.tolerant

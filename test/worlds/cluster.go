@@ -50,6 +50,9 @@ type cluster struct {
 	onChange func(change)
 	// closed contains the new nodes that are closed to pods at first.
 	closed map[string]bool
+	// deviceless contains the nodes that do not offer the device until it is repaired on all nodes.
+	deviceless      map[string]bool
+	devicesRepaired bool
 	// onNodeClosed is called for each new node that is closed to pods.
 	onNodeClosed func(Closing)
 	// onTaintWait is called when a DaemonSet's pod waits for a Ready node whose not-ready taint is not yet removed.
@@ -96,7 +99,7 @@ func newCluster(p *Plan) *cluster {
 		clock: clock{now: worldStart()}, plan: p, rng: rand.New(rand.NewPCG(p.Seed, 0x776f726c)),
 		nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{}, budgets: map[string]*policyv1.PodDisruptionBudget{},
 		controllers: map[string]*controller{}, shadow: map[string]*corev1.Node{}, stale: map[string]bool{}, onChange: func(change) {},
-		onFault: func(FaultKind) {}, onNodeClosed: func(Closing) {}, closed: map[string]bool{}, onUnplacedPod: func() {}, emptied: map[string]time.Time{},
+		onFault: func(FaultKind) {}, onNodeClosed: func(Closing) {}, closed: map[string]bool{}, deviceless: map[string]bool{}, onUnplacedPod: func() {}, emptied: map[string]time.Time{},
 		onRestart: func(*controller, schedule.Restart, string) {}, onPodBound: func(*corev1.Pod) {}, onPodGone: func(*corev1.Pod) {}, deletedByUpgrade: map[types.UID]bool{}, becameUnready: map[types.UID]bool{}, fellSilent: map[types.UID]bool{}, brieflyUnready: map[types.UID]bool{},
 		chargedAt: map[string]time.Time{}, deregisteredAt: map[string]time.Time{}, excludedSince: map[string]time.Time{},
 	}
@@ -154,6 +157,7 @@ func (c *cluster) createNode(i int, n Node) {
 	if n.Stray {
 		writeStrayMarks(node)
 	}
+	c.deviceless[name] = n.Deviceless
 	c.putNode(node)
 	c.shadow[name] = node
 }

@@ -151,6 +151,9 @@ func (u *user) fixWorkload(pick int) bool {
 		return false
 	}
 	m := ailing[pick%len(ailing)]
+	if m.homeless {
+		u.c.repairDevices()
+	}
 	m.crashes, m.slow, m.refused, m.homeless, m.stranded, m.flaps, m.rejected = false, 0, false, false, false, 0, 0
 	u.c.createMissingPods(m)
 	for _, uid := range sortedKeys(u.c.pods) {

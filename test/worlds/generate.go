@@ -79,6 +79,7 @@ func Generate(seed uint64) Plan {
 	drawSlowlyEndingPods(&p)
 	drawStandbyPods(&p)
 	addLongSilences(&p)
+	drawLateDevices(&p)
 	return p
 }
 

@@ -70,6 +70,8 @@ type Node struct {
 	Marks      Marks
 	// Standby is true when the owner has taken the node's instance out of service.
 	Standby bool
+	// Deviceless is true when the node does not offer the device that a Homeless workload requests.
+	Deviceless bool
 	// Stray is true when the node has annotations of this program that no run of the world wrote.
 	Stray bool
 }

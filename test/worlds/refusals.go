@@ -111,14 +111,31 @@ func isStranded(pod *corev1.Pod) bool {
 	return pod.Spec.NodeSelector[corev1.LabelTopologyZone] == "elsewhere"
 }
 
-// addDevices sets the devices of a node according to its revision, in worlds with a Homeless workload.
+// addDevices sets the devices of a node according to its revision, in worlds with a Homeless workload. In some plans,
+// all nodes have devices, new ones from when they are not closed any more. A plan may also have a node without devices.
 func (c *cluster) addDevices(node *corev1.Node) {
 	if !c.plan.hasWorkload(func(w *Workload) bool { return w.Homeless }) {
 		return
 	}
 	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}
-	if node.Labels[groupLabel] != "" && node.Labels[imageLabel] == "1" {
+	has := node.Labels[imageLabel] == "1"
+	if c.plan.Closed == ClosedByDevice {
+		has = !c.closed[node.Name]
+	}
+	if (has && !c.deviceless[node.Name] || c.devicesRepaired) && node.Labels[groupLabel] != "" {
 		node.Status.Allocatable[device] = resource.MustParse("100")
+	}
+}
+
+// repairDevices simulates an admin who repairs the device plugin: all nodes of the group offer the device.
+func (c *cluster) repairDevices() {
+	if c.devicesRepaired = true; !c.plan.hasWorkload(func(w *Workload) bool { return w.Homeless }) {
+		return
+	}
+	for _, name := range c.nodeNames() {
+		if c.nodes[name].Labels[groupLabel] != "" {
+			c.changeNodeAsOther(name, func(*corev1.Node) {})
+		}
 	}
 }
 
@@ -140,6 +157,10 @@ func requestDevice(pod *corev1.Pod) {
 	pod.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{device: resource.MustParse("1")},
 	}}}
+}
+
+func requestsDevice(pod *corev1.Pod) bool {
+	return len(pod.Spec.Containers) > 0 && pod.Spec.Containers[0].Resources.Requests.Name(device, resource.DecimalSI).Sign() > 0
 }
 
 // scheduleFlap schedules the first crash of a ready pod on a new node, if its workload flaps.

@@ -22,6 +22,8 @@ type Closing string
 const (
 	ClosedByCordon Closing = "a cordon"
 	ClosedByTaint  Closing = "a start-up taint"
+	// ClosedByDevice means that pods request a device that a new node does not offer yet, because its device plugin is still starting.
+	ClosedByDevice Closing = "a device to come"
 )
 
 // startupTaint returns the taint that an agent on the node removes once the agent has started.
@@ -51,6 +53,26 @@ func drawNodeOddities(p *Plan) {
 	}
 }
 
+// drawLateDevices decides when new nodes offer the device that a Homeless workload requests: late, or never. Or one outdated node does not
+// offer the device either. It draws from its own generator, so that all other draws stay the same.
+func drawLateDevices(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x64657669))}
+	if !p.hasWorkload(func(w *Workload) bool { return w.Homeless && w.Kind != DaemonSet }) {
+		return
+	}
+	switch d.IntN(4) {
+	case 0, 1:
+		p.Closed, p.ClosedFor = ClosedByDevice, d.between(10*time.Second, 12*time.Minute)
+	case 2:
+		for i := range p.Nodes {
+			if n := &p.Nodes[i]; !n.Current && n.Marks&MarkNoNode == 0 {
+				n.Deviceless = true
+				return
+			}
+		}
+	}
+}
+
 // closeNode keeps pods off a new node for ClosedFor, if the plan says so.
 func (c *cluster) closeNode(node *corev1.Node) {
 	switch c.plan.Closed {
@@ -58,6 +80,7 @@ func (c *cluster) closeNode(node *corev1.Node) {
 		node.Spec.Unschedulable = true
 	case ClosedByTaint:
 		node.Spec.Taints = append(node.Spec.Taints, startupTaint())
+	case ClosedByDevice: // addDevices leaves the device out
 	default:
 		return
 	}
@@ -110,7 +133,20 @@ func (c *cluster) isKeptClosed(node *corev1.Node) bool {
 	if !c.closed[node.Name] {
 		return false
 	}
-	return node.Spec.Unschedulable && c.plan.Closed == ClosedByCordon || slices.Contains(node.Spec.Taints, startupTaint()) && c.hasIntolerantPods()
+	return node.Spec.Unschedulable && c.plan.Closed == ClosedByCordon ||
+		slices.Contains(node.Spec.Taints, startupTaint()) && c.hasIntolerantPods() ||
+		c.plan.Closed == ClosedByDevice && !c.devicesRepaired && c.hasDevicePods()
+}
+
+// hasDevicePods reports whether a drain of the group's nodes must evict a pod that requests the device.
+func (c *cluster) hasDevicePods() bool {
+	for _, pod := range c.pods {
+		node := c.nodes[pod.Spec.NodeName]
+		if node != nil && node.Labels[groupLabel] != "" && mustLeave(pod, false) && requestsDevice(pod) {
+			return true
+		}
+	}
+	return false
 }
 
 // hasIntolerantPods reports whether a drain of the group's nodes must evict a pod that does not tolerate taints.
@@ -276,5 +312,5 @@ const (
 )
 
 func renewalWords() []string {
-	return []string{inPlace, daemonCrashes, daemonWaits, daemonRefused, daemonTainted, string(ClosedByCordon), string(ClosedByTaint)}
+	return []string{inPlace, daemonCrashes, daemonWaits, daemonRefused, daemonTainted, string(ClosedByCordon), string(ClosedByTaint), string(ClosedByDevice)}
 }

@@ -69,7 +69,7 @@ func plansWithoutOddity(p Plan) []Plan {
 		if p.Nodes[i].Marks != 0 {
 			q := p
 			q.Nodes = slices.Clone(p.Nodes)
-			q.Nodes[i].Marks = 0
+			q.Nodes[i].Marks, q.Nodes[i].Deviceless = 0, false
 			plans = append(plans, q)
 		}
 	}

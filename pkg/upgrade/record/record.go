@@ -49,6 +49,8 @@ type Record struct {
 	Earlier []string `json:"earlier,omitempty"`
 	// Taints are the taints that all outdated nodes had before the upgrade.
 	Taints []corev1.Taint `json:"taints,omitempty"`
+	// Devices are the extended resources, such as nvidia.com/gpu, that all outdated nodes offered before the upgrade.
+	Devices []corev1.ResourceName `json:"devices,omitempty"`
 	// Daemons are the DaemonSets with pods on the group's nodes before the upgrade, by
 	// NAMESPACE/KIND/NAME. The map is never changed.
 	Daemons map[string]DaemonRecord `json:"daemons,omitempty"`
