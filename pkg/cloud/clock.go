@@ -9,9 +9,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// ByClock returns the provider with the groups' Observed converted from this machine's clock to the
+// WithClock returns the provider with the groups' Observed converted from this machine's clock to the
 // clock now.
-func ByClock(provider Provider, now func() time.Time) Provider { return clocked{provider, now} }
+func WithClock(provider Provider, now func() time.Time) Provider { return clocked{provider, now} }
 
 type clocked struct {
 	Provider
@@ -22,7 +22,7 @@ type clocked struct {
 func (c clocked) Groups(ctx context.Context, nodes []*corev1.Node) ([]nodegroup.Group, error) {
 	groups, err := c.Provider.Groups(ctx, nodes)
 	for i := range groups {
-		groups[i].Observed = c.convert(groups[i].Observed)
+		groups[i].Observed = c.convertTime(groups[i].Observed)
 	}
 	return groups, err
 }
@@ -30,12 +30,12 @@ func (c clocked) Groups(ctx context.Context, nodes []*corev1.Node) ([]nodegroup.
 // Observe implements Provider.
 func (c clocked) Observe(ctx context.Context, ref Ref) (nodegroup.Group, error) {
 	group, err := c.Provider.Observe(ctx, ref)
-	group.Observed = c.convert(group.Observed)
+	group.Observed = c.convertTime(group.Observed)
 	return group, err
 }
 
-// convert returns the clock's time for a time of this machine.
-func (c clocked) convert(local time.Time) time.Time {
+// convertTime returns the clock's time for a time of this machine.
+func (c clocked) convertTime(local time.Time) time.Time {
 	if local.IsZero() {
 		return local
 	}

@@ -46,9 +46,9 @@ type Surveyor interface {
 
 // Authorizer is a Provider whose cloud reports in advance, at least in part, which actions the user may do.
 type Authorizer interface {
-	// AskRights asks the cloud for the permissions that upgrading the group needs, and has no other effect. Permissions without
+	// CheckRights asks the cloud for the permissions that upgrading the group needs, and has no other effect. Permissions without
 	// an answer are unverified.
-	AskRights(ctx context.Context, group *nodegroup.Group) Rights
+	CheckRights(ctx context.Context, group *nodegroup.Group) Rights
 }
 
 // Balancer is a Provider whose cloud has load balancers that send traffic to the machines of its groups, or to pods on them.

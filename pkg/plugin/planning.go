@@ -45,7 +45,7 @@ func (p *planning) loadRights(ctx context.Context) {
 	p.rights.missing = p.s.conn.ListMissingRights(ctx, &p.request, true, p.s.line.stateNamespace)
 	p.rights.omittedParts = p.s.conn.DescribeOmittedParts(ctx, &p.request)
 	if authorizer, ok := cloud.As[cloud.Authorizer](p.provider); ok && countOutdated(p.members) > 0 {
-		p.rights.cloud = authorizer.AskRights(ctx, &p.group)
+		p.rights.cloud = authorizer.CheckRights(ctx, &p.group)
 	}
 }
 

@@ -82,7 +82,7 @@ func (l *commandLine) openProvider(ctx context.Context, nodes []*corev1.Node) (c
 func (l *commandLine) newManualProvider(nodes []*corev1.Node) cloud.Provider {
 	options := manual.Options{Selector: l.groups.labels, Current: l.settings.Current, ControlPlane: l.controlPlane}
 	if unasked, is := findUnsupportedCloud(findProviderOfNodes(nodes)); is {
-		options.Unasked = unasked.Service()
+		options.UnsupportedService = unasked.Service()
 	}
 	return manual.New(options)
 }

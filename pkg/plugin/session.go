@@ -73,7 +73,7 @@ func (c *command) openSession(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &session{command: c, provider: cloud.ByClock(provider, c.conn.Now), cluster: &clusterReading{view: view}}, nil
+	return &session{command: c, provider: cloud.WithClock(provider, c.conn.Now), cluster: &clusterReading{view: view}}, nil
 }
 
 // session is the state of a cluster as it was read, with the provider of its nodes.

@@ -22,7 +22,7 @@ func TestDecisionsUseServerClock(t *testing.T) {
 					r.DrainTimeout, r.OnTimeout = record.Duration{Duration: 10 * time.Minute}, record.Skip
 				})
 				r.Clock = func() time.Time { return time.Now().Add(-wrong) }
-				r.Cloud = cloud.ByClock(siteCloud{s}, r.Clock)
+				r.Cloud = cloud.WithClock(siteCloud{s}, r.Clock)
 				r.Group.Observed = r.Clock()
 				record, err := r.Run(t.Context())
 				if err != nil {

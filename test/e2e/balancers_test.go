@@ -25,7 +25,7 @@ func TestUpgradeWaitsForLoadBalancers(t *testing.T) {
 	s.ready()
 	s.noteOwners()
 
-	s.Cloud.Fault(awscloud.Fault{Service: "elasticloadbalancing", Code: "AccessDenied", Times: -1})
+	s.Cloud.InjectFault(awscloud.Fault{Service: "elasticloadbalancing", Code: "AccessDenied", Times: -1})
 	plan := start(t, s.Fixture, "nodeupgrade", "check", s.group, "--fail-on=never")
 	plan.end(0)
 	plan.says("may not elasticloadbalancing:DescribeTargetGroupAttributes", "the node label and --settle")

@@ -68,7 +68,7 @@ func countDenials(t *testing.T, shared *fixture.Fixture) []denial {
 	for _, command := range slices.Sorted(maps.Keys(deniedCommands())) {
 		s, key := openDenied(t, shared, command)
 		deniedCommands()[command](s, key).end(0)
-		for action, uses := range s.Cloud.Uses(key) {
+		for action, uses := range s.Cloud.UseCounts(key) {
 			step := max(1, uses/mostMoments)
 			for after := 0; after < uses; after += step {
 				all = append(all, denial{command, action, after})
@@ -153,7 +153,7 @@ func (d denial) run(t *testing.T, shared *fixture.Fixture) {
 		c.interrupt()
 		<-c.ended
 	}
-	refused := s.Cloud.Allow(key)
+	refused := s.Cloud.StopDenying(key)
 	switch text := c.transcript(); {
 	case refused == 0 && c.code == 0:
 		t.Skipf("%s was used less often than before", d.action) // how often the group is read depends on the machine's speed

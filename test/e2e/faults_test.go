@@ -48,7 +48,7 @@ func lateAndBusy(t *testing.T, shared *fixture.Fixture) {
 		{Operation: "UpdateAutoScalingGroup", Times: 1, Code: "ResourceContention"},
 		{Operation: "TerminateInstanceInAutoScalingGroup", Times: 2, Code: "ScalingActivityInProgress"},
 	} {
-		s.Cloud.Fault(fault)
+		s.Cloud.InjectFault(fault)
 	}
 	s.upgrade(0, "--max-unavailable=2")
 	s.checkDone()
@@ -60,8 +60,8 @@ func lateAndBusy(t *testing.T, shared *fixture.Fixture) {
 // lostAnswers loses the answers to a launch and a termination that were carried out.
 func lostAnswers(t *testing.T, shared *fixture.Fixture) {
 	s := openLate(t, shared, fixture.Group{Name: "lost", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}})
-	s.Cloud.Fault(awscloud.Fault{Operation: "LaunchInstances", AfterEffect: true})
-	s.Cloud.Fault(awscloud.Fault{Operation: "TerminateInstanceInAutoScalingGroup", AfterEffect: true})
+	s.Cloud.InjectFault(awscloud.Fault{Operation: "LaunchInstances", AfterEffect: true})
+	s.Cloud.InjectFault(awscloud.Fault{Operation: "TerminateInstanceInAutoScalingGroup", AfterEffect: true})
 	s.upgrade(0)
 	s.checkDone()
 	for _, operation := range []string{"LaunchInstances", "TerminateInstanceInAutoScalingGroup"} {
@@ -127,7 +127,7 @@ func cannotStop(t *testing.T, shared *fixture.Fixture) {
 	s.add(wedge(2)) // no other workloads: if the second interrupt cuts off an eviction, the pod's budget is blocked for two minutes
 	s.ready()
 	s.awaitListed()
-	s.Cloud.Fault(awscloud.Fault{Operation: "ResumeProcesses", Times: -1, Code: "Throttling"})
+	s.Cloud.InjectFault(awscloud.Fault{Operation: "ResumeProcesses", Times: -1, Code: "Throttling"})
 	first := s.start()
 	blockedBy("stubborn")(s, first)
 	first.interrupt()
@@ -163,7 +163,7 @@ func cannotStop(t *testing.T, shared *fixture.Fixture) {
 func zoneless(t *testing.T, shared *fixture.Fixture) {
 	for name, code := range map[string]string{"ancient": "InvalidAction", "denied": "AccessDenied"} {
 		s := openLate(t, shared, fixture.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}})
-		s.Cloud.Fault(awscloud.Fault{Operation: "LaunchInstances", Times: 100, Code: code})
+		s.Cloud.InjectFault(awscloud.Fault{Operation: "LaunchInstances", Times: 100, Code: code})
 		c := s.upgrade(0)
 		s.Cloud.ClearFaults()
 		s.checkDone()

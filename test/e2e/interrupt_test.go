@@ -136,7 +136,7 @@ func (i interruption) checkStopped(s *testCase) {
 // waitForCloud waits for a state of the group in the cloud.
 func (s *testCase) waitForCloud(what string, ok func(awscloud.GroupStatus) bool) {
 	s.t.Helper()
-	if err := s.Cloud.Wait(s.t.Context(), s.group, ok); err != nil {
+	if err := s.Cloud.WaitForGroup(s.t.Context(), s.group, ok); err != nil {
 		s.t.Fatalf("waiting for %s: %v", what, err)
 	}
 }

@@ -349,7 +349,7 @@ func forceManaged(t *testing.T, shared *fixture.Fixture) {
 // followOthers follows an update that another user has started, and then takes it over. The plugin starts no update.
 func followOthers(t *testing.T, shared *fixture.Fixture) {
 	s := openManaged(t, shared, fixture.ManagedGroup{Name: "others"}, wedge(2))
-	release := s.Cloud.HoldDrains(slices.Collect(maps.Values(s.nodesOf(fixture.OldImage)))...)
+	release := s.Cloud.PostponeDrains(slices.Collect(maps.Values(s.nodesOf(fixture.OldImage)))...)
 	id := s.begin()
 	watching := start(t, s.Fixture, "nodeupgrade", "status", s.group, "-w")
 	s.waitFor("the update to be shown", func() bool { return strings.Contains(watching.out.String(), id) })
@@ -379,7 +379,7 @@ func interruptManaged(t *testing.T, shared *fixture.Fixture) {
 	s.asked(2, "rollback", "--yes").says("EKS cannot take a node group back", "create a node group of the older release")
 	c.interrupt()
 	c.end(130)
-	update, err := s.Cloud.WaitUpdate(t.Context(), fixture.EKSCluster, s.group, func(awscloud.UpdateState) bool { return true })
+	update, err := s.Cloud.WaitForUpdate(t.Context(), fixture.EKSCluster, s.group, func(awscloud.UpdateState) bool { return true })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -401,7 +401,7 @@ func abortManaged(t *testing.T, shared *fixture.Fixture) {
 	abort.end(0)
 	abort.says("nodegroup/"+s.group+" aborted", "EKS continues with update ")
 	s.unblock("stubborn")
-	end, err := s.Cloud.WaitUpdate(t.Context(), fixture.EKSCluster, s.group, awscloud.UpdateState.Ended)
+	end, err := s.Cloud.WaitForUpdate(t.Context(), fixture.EKSCluster, s.group, awscloud.UpdateState.Ended)
 	if err != nil || end.Status != ekstypes.UpdateStatusSuccessful {
 		t.Errorf("the update ended as %+v (%v)", end, err)
 	}

@@ -79,7 +79,7 @@ func refusals() map[string]refusal {
 		"denied by EKS": {
 			args: yes("managed", "--to=1.36"), code: 1, says: []string{"eks:DescribeNodegroup", "nodegroup/prod/managed"},
 			during: func(s *fixture.Fixture) func() {
-				s.Cloud.Fault(awscloud.Fault{
+				s.Cloud.InjectFault(awscloud.Fault{
 					Service: "eks", Operation: "DescribeNodegroup", Times: -1, Code: "AccessDeniedException", Status: http.StatusForbidden,
 					Message: "User: arn:aws:iam::123456789012:user/jo is not authorized to perform: eks:DescribeNodegroup on resource: arn:aws:eks:us-east-1:123456789012:nodegroup/prod/managed/1",
 				})

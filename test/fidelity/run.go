@@ -242,7 +242,7 @@ func (sc *scenario) launchGroup(ctx context.Context, s *fixture.Fixture) error {
 	}
 	ctx, stop := context.WithTimeout(ctx, fixture.StartupLimit)
 	defer stop()
-	return s.Cloud.Wait(ctx, scaling, func(g awscloud.GroupStatus) bool { return len(g.Instances) == sc.nodes })
+	return s.Cloud.WaitForGroup(ctx, scaling, func(g awscloud.GroupStatus) bool { return len(g.Instances) == sc.nodes })
 }
 
 // addGroup adds a group with one node more than the scenario has, and returns the name of its Auto Scaling group.

@@ -34,7 +34,7 @@ func (t *testCase) readFinalState(ctx context.Context, record record.Record) (fi
 	e := finalState{record: record}
 	waiting, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	err := t.Cloud.Wait(waiting, t.group(), isAtRest)
+	err := t.Cloud.WaitForGroup(waiting, t.group(), isAtRest)
 	if err != nil && waiting.Err() == nil {
 		return e, err // after a timeout, the sizes show the fault
 	}

@@ -14,14 +14,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// lose drops the answer to the next call of the operation after the call has taken effect.
-func (s *site) lose(operation string) {
-	s.Fault(awscloud.Fault{Operation: operation, AfterEffect: true})
+// dropNextAnswer drops the answer to the next call of the operation after the call has taken effect.
+func (s *site) dropNextAnswer(operation string) {
+	s.InjectFault(awscloud.Fault{Operation: operation, AfterEffect: true})
 }
 
 func TestSetRevisionToANumber(t *testing.T) {
-	s := start(t, quick())
-	s.workers()
+	s := start(t, instantOptions())
+	s.addWorkers()
 	g := s.observe("workers", "1")
 	if g.Wanted.ID == g.Pointed.ID || g.Instances[0].Outdated {
 		t.Fatalf("wanted %s, pointed %s, instance outdated %v", g.Wanted.ID, g.Pointed.ID, g.Instances[0].Outdated)
@@ -43,8 +43,8 @@ func TestSetRevisionToANumber(t *testing.T) {
 }
 
 func TestSetRevisionKeepsLatestAlias(t *testing.T) {
-	s := start(t, quick())
-	s.workers(func(g *awscloud.GroupSpec) { g.Template.Version = "$Latest" })
+	s := start(t, instantOptions())
+	s.addWorkers(func(g *awscloud.GroupSpec) { g.Template.Version = "$Latest" })
 	g := s.observe("workers", "2")
 	s.requests()
 	s.mustDo(nodegroup.SetRevision{To: g.Wanted})
@@ -74,8 +74,8 @@ func TestSetRevisionToAnImage(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := start(t, quick())
-			id := s.workers(func(g *awscloud.GroupSpec) {
+			s := start(t, instantOptions())
+			id := s.addWorkers(func(g *awscloud.GroupSpec) {
 				if c.group != nil {
 					c.group(g)
 				}
@@ -86,7 +86,7 @@ func TestSetRevisionToAnImage(t *testing.T) {
 			}
 			s.requests()
 			if c.lost != "" {
-				s.lose(c.lost)
+				s.dropNextAnswer(c.lost)
 			}
 			action := nodegroup.SetRevision{To: before.Wanted, Token: "run/revision/1"}
 			s.mustDo(action)
@@ -108,10 +108,10 @@ func TestSetRevisionToAnImage(t *testing.T) {
 // TestImageTargetContinuesAfterACrash simulates a crash after the new version was added and before the group is pointed at it. Another process
 // continues with the same token.
 func TestImageTargetContinuesAfterACrash(t *testing.T) {
-	s := start(t, quick())
-	s.workers()
+	s := start(t, instantOptions())
+	s.addWorkers()
 	action := nodegroup.SetRevision{To: s.observe("workers", "ami-3").Wanted, Token: "t"}
-	s.Fault(awscloud.Fault{Operation: "UpdateAutoScalingGroup", Code: "AccessDenied", Message: "not authorized to perform: ec2:RunInstances on resource: x"})
+	s.InjectFault(awscloud.Fault{Operation: "UpdateAutoScalingGroup", Code: "AccessDenied", Message: "not authorized to perform: ec2:RunInstances on resource: x"})
 	s.wantOutcome(s.do(action), nodegroup.OutcomeFatal, "IAM action ec2:RunInstances")
 	s.mustDo(action)
 	if g := s.observe("workers", "latest"); g.Wanted.Name != "workers:3" || g.Pointed.Name != "workers:3" {
@@ -120,10 +120,10 @@ func TestImageTargetContinuesAfterACrash(t *testing.T) {
 }
 
 func TestImageTargetOfASharedTemplate(t *testing.T) {
-	s := start(t, quick())
-	id := s.workers()
+	s := start(t, instantOptions())
+	id := s.addWorkers()
 	action := nodegroup.SetRevision{To: s.observe("workers", "ami-3").Wanted, Token: "t"}
-	s.add(awscloud.GroupSpec{Name: "rival", Zones: []string{"us-east-1a"}, Max: 1, Template: awscloud.TemplateRef{ID: id, Version: "$Latest"}})
+	s.addGroup(awscloud.GroupSpec{Name: "rival", Zones: []string{"us-east-1a"}, Max: 1, Template: awscloud.TemplateRef{ID: id, Version: "$Latest"}})
 	s.requests()
 	s.wantOutcome(s.do(action), nodegroup.OutcomeFatal, "Auto Scaling group rival")
 	if got := s.changes(); len(got) > 0 {
@@ -132,7 +132,7 @@ func TestImageTargetOfASharedTemplate(t *testing.T) {
 }
 
 func TestSetRevisionOfAMixedPolicy(t *testing.T) {
-	s := start(t, quick())
+	s := start(t, instantOptions())
 	arm := s.AddTemplate("arm", awscloud.TemplateVersion{Image: "ami-arm", InstanceType: "m6g.large"})
 	policy := func(id string) *at.MixedInstancesPolicy {
 		byID := func(id, version string) *at.LaunchTemplateSpecification {
@@ -145,7 +145,7 @@ func TestSetRevisionOfAMixedPolicy(t *testing.T) {
 			}},
 		}
 	}
-	s.workers(func(g *awscloud.GroupSpec) {
+	s.addWorkers(func(g *awscloud.GroupSpec) {
 		g.Mixed, g.Template, g.InitialVersion = policy(g.Template.ID), awscloud.TemplateRef{}, 0
 	})
 	g := s.observe("workers", "1")
@@ -171,8 +171,8 @@ func TestSetRevisionOfAMixedPolicy(t *testing.T) {
 }
 
 func TestQuiesceAndResume(t *testing.T) {
-	s := start(t, quick())
-	s.workers(func(g *awscloud.GroupSpec) { g.Suspended = []string{"ScheduledActions"} })
+	s := start(t, instantOptions())
+	s.addWorkers(func(g *awscloud.GroupSpec) { g.Suspended = []string{"ScheduledActions"} })
 	s.mustDo(nodegroup.Quiesce{Processes: s.observe("workers", "").Quiesce})
 	if got := s.observe("workers", "").Suspended; !slices.Equal(got, []string{"AZRebalance", "ScheduledActions"}) {
 		t.Errorf("suspended %v", got)
@@ -184,8 +184,8 @@ func TestQuiesceAndResume(t *testing.T) {
 }
 
 func TestMaximumSizeIsRaisedAndLowered(t *testing.T) {
-	s := start(t, quick())
-	s.workers()
+	s := start(t, instantOptions())
+	s.addWorkers()
 	s.mustDo(nodegroup.RaiseMax{From: 6, Max: 9})
 	s.mustDo(nodegroup.RaiseMax{From: 6, Max: 9})
 	s.wantOutcome(s.do(nodegroup.LowerMax{From: 8, Max: 6}), nodegroup.OutcomeMoved, "maximum changed to 9")
@@ -207,10 +207,10 @@ func TestMaximumSizeIsRaisedAndLowered(t *testing.T) {
 }
 
 func TestAddCapacityInAZone(t *testing.T) {
-	s := start(t, quick())
-	s.workers()
+	s := start(t, instantOptions())
+	s.addWorkers()
 	add := nodegroup.AddCapacity{Zone: "us-east-1b", N: 1, Token: "run-us-east-1b-1"}
-	s.lose("LaunchInstances")
+	s.dropNextAnswer("LaunchInstances")
 	s.mustDo(add)
 	s.mustDo(add)
 	if got := s.status(); got.Desired != 4 || got.Zones["us-east-1b"] != 2 {
@@ -221,15 +221,15 @@ func TestAddCapacityInAZone(t *testing.T) {
 		`launching 1 in zone us-east-1a for Auto Scaling group "workers"`, "InsufficientInstanceCapacity")
 	s.wantOutcome(s.do(nodegroup.AddCapacity{Zone: "us-east-1b", N: 2, Token: add.Token}), nodegroup.OutcomeFatal, "token")
 	s.wantOutcome(s.do(nodegroup.AddCapacity{Zone: "us-east-1b", N: 3, Token: "run-us-east-1b-2"}), nodegroup.OutcomeMoved, "above max value")
-	s.Fault(awscloud.Fault{Operation: "LaunchInstances", Code: "IdempotentCallInProgress"})
+	s.InjectFault(awscloud.Fault{Operation: "LaunchInstances", Code: "IdempotentCallInProgress"})
 	s.wantOutcome(s.do(add), nodegroup.OutcomeLater)
 }
 
 func TestAddCapacityAnywhere(t *testing.T) {
-	s := start(t, quick())
-	s.workers()
+	s := start(t, instantOptions())
+	s.addWorkers()
 	add := nodegroup.AddCapacity{N: 2, Desired: 3, Max: 6, Token: "t"}
-	s.lose("UpdateAutoScalingGroup")
+	s.dropNextAnswer("UpdateAutoScalingGroup")
 	s.wantOutcome(s.do(add), nodegroup.OutcomeUnclear)
 	if got := s.status(); got.Desired != 5 || got.Max != 8 {
 		t.Errorf("desired %d, max %d, want both raised by 2", got.Desired, got.Max)
@@ -269,11 +269,11 @@ func TestTerminate(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, awscloud.Options{Terminate: time.Hour})
-			s.workers(func(g *awscloud.GroupSpec) { g.Min = c.min })
+			s.addWorkers(func(g *awscloud.GroupSpec) { g.Min = c.min })
 			s.observe("workers", "") // only an instance that was seen in the group may be terminated
 			if c.fault != (awscloud.Fault{}) {
 				c.fault.Operation = "TerminateInstanceInAutoScalingGroup"
-				s.Fault(c.fault)
+				s.InjectFault(c.fault)
 			}
 			err := s.do(nodegroup.Terminate{Instance: s.status().Instances[0].ID, Shrink: c.shrink})
 			if c.outcome == nodegroup.OutcomeDone {
@@ -294,7 +294,7 @@ func TestTerminate(t *testing.T) {
 }
 
 func TestActionsOnMissingInstancesAndGroups(t *testing.T) {
-	s := start(t, quick())
+	s := start(t, instantOptions())
 	s.wantOutcome(s.do(nodegroup.Terminate{Instance: "i-0123456789abcdef0", Shrink: true}), nodegroup.OutcomeMoved, "i-0123456789abcdef0")
 	for _, action := range []nodegroup.Action{
 		nodegroup.Quiesce{Processes: []string{"AZRebalance"}},
@@ -309,8 +309,8 @@ func TestActionsOnMissingInstancesAndGroups(t *testing.T) {
 }
 
 func TestCloudRejectsActionsOnNodeObjects(t *testing.T) {
-	s := start(t, quick())
-	s.workers()
+	s := start(t, instantOptions())
+	s.addWorkers()
 	s.wantOutcome(s.do(nodemark.Fence{NodeVersion: nodemark.NodeVersion{Node: "n"}}), nodegroup.OutcomeFatal, "provider aws cannot fence node n")
 	s.wantOutcome(s.do(nodegroup.SetRevision{To: nodegroup.Revision{Spec: "nonsense"}}), nodegroup.OutcomeFatal)
 	if got := s.changes(); len(got) > 0 {
@@ -321,9 +321,9 @@ func TestCloudRejectsActionsOnNodeObjects(t *testing.T) {
 // TestRecordMayOnlyRestoreVersionsOfOwnTemplate uses pointers that a record may contain and that no reading of the group returns. The group may go back
 // to a version of its own template, and to nothing else that the author of the record chose (S36).
 func TestRecordMayOnlyRestoreVersionsOfOwnTemplate(t *testing.T) {
-	s := start(t, quick())
-	own := s.workers()
-	s.add(awscloud.GroupSpec{Name: "elsewhere", Zones: []string{"us-east-1a"}, Max: 1, Template: awscloud.TemplateRef{ID: s.AddTemplate("miner", awscloud.TemplateVersion{Image: "ami-1", InstanceType: "m6i.large"}), Version: "1"}})
+	s := start(t, instantOptions())
+	own := s.addWorkers()
+	s.addGroup(awscloud.GroupSpec{Name: "elsewhere", Zones: []string{"us-east-1a"}, Max: 1, Template: awscloud.TemplateRef{ID: s.AddTemplate("miner", awscloud.TemplateVersion{Image: "ami-1", InstanceType: "m6i.large"}), Version: "1"}})
 	foreign := s.observe("elsewhere", "").Pointed
 	s.requests()
 	for name, spec := range map[string]string{
@@ -348,9 +348,9 @@ func TestRecordMayOnlyRestoreVersionsOfOwnTemplate(t *testing.T) {
 // TestTerminateRejectsInstancesOfOtherGroups checks that an instance of another group is refused, because the request to AWS does not name the
 // group.
 func TestTerminateRejectsInstancesOfOtherGroups(t *testing.T) {
-	s := start(t, quick())
-	id := s.workers()
-	s.add(awscloud.GroupSpec{Name: "database", Zones: []string{"us-east-1a"}, Counts: []int{1}, Min: 1, Max: 1, Template: awscloud.TemplateRef{ID: id, Version: "2"}})
+	s := start(t, instantOptions())
+	id := s.addWorkers()
+	s.addGroup(awscloud.GroupSpec{Name: "database", Zones: []string{"us-east-1a"}, Counts: []int{1}, Min: 1, Max: 1, Template: awscloud.TemplateRef{ID: id, Version: "2"}})
 	other := s.observe("database", "").Instances[0].ID
 	s.observe("workers", "")
 	s.requests()

@@ -24,19 +24,19 @@ var _ cloud.Balancer = (*Provider)(nil)
 
 const (
 	// delayAttribute is the attribute of a target group that has its deregistration delay, in
-	// seconds. usualDelay is its default (Elastic Load Balancing, "Edit target group attributes").
+	// seconds. defaultDelay is its default (Elastic Load Balancing, "Edit target group attributes").
 	delayAttribute = "deregistration_delay.timeout_seconds"
-	usualDelay     = 300 * time.Second
-	// quietFor is how long a target group is not read again if it had none of the wanted targets.
-	quietFor = time.Minute
+	defaultDelay   = 300 * time.Second
+	// rereadAfter is how long a target group is not read again if it had none of the wanted targets.
+	rereadAfter = time.Minute
 )
 
 // balancers reads the target groups of load balancers.
 type balancers struct {
 	elb *elasticloadbalancingv2.Client
 	// delays are the deregistration delays by ARN, readings are the last readings by ARN.
-	delays   memory[string, time.Duration]
-	readings memory[string, targetReading]
+	delays   cache[string, time.Duration]
+	readings cache[string, targetReading]
 }
 
 // targetReading is the targets of one group at one moment.
@@ -54,11 +54,11 @@ func (p *Provider) TargetGroups(ctx context.Context, group *nodegroup.Group, bou
 	if err != nil {
 		return found, err
 	}
-	account := accountOf(sdk.ToString(asg.AutoScalingGroupARN))
+	account := accountInARN(sdk.ToString(asg.AutoScalingGroupARN))
 	all := append(attachedTargetGroups(asg), bound...)
 	slices.Sort(all)
 	for _, arn := range slices.Compact(all) {
-		if other := accountOf(arn); other != account {
+		if other := accountInARN(arn); other != account {
 			found.Skipped = append(found.Skipped, fmt.Sprintf("%s of account %s", targetGroupName(arn), other))
 			continue
 		}
@@ -68,8 +68,8 @@ func (p *Provider) TargetGroups(ctx context.Context, group *nodegroup.Group, bou
 	if err == nil {
 		_, err = p.Targets(ctx, found.Groups, nil)
 	}
-	if answer, ok := errors.AsType[smithy.APIError](err); ok && isDenied(answer.ErrorCode()) {
-		found.Groups, found.Denied = nil, []string{iamAction(answer.ErrorMessage(), err)}
+	if answer, ok := errors.AsType[smithy.APIError](err); ok && isDeniedCode(answer.ErrorCode()) {
+		found.Groups, found.Denied = nil, []string{deniedIAMAction(answer.ErrorMessage(), err)}
 		return found, nil
 	}
 	return found, err
@@ -88,8 +88,8 @@ func attachedTargetGroups(asg *at.AutoScalingGroup) []string {
 	return arns
 }
 
-// accountOf returns the account in an ARN, "" if it has none.
-func accountOf(arn string) string {
+// accountInARN returns the account in an ARN, "" if it has none.
+func accountInARN(arn string) string {
 	parsed, _ := awsarn.Parse(arn) // zero if it is not an ARN
 	return parsed.AccountID
 }
@@ -107,9 +107,9 @@ func targetGroupName(arn string) string {
 // readDelays returns the groups with their delays, each read once. Groups that do not exist are
 // left out.
 func (b *balancers) readDelays(ctx context.Context, groups []nodegroup.TargetGroup) ([]nodegroup.TargetGroup, error) {
-	err := forEachAtOnce(len(groups), func(i int) (err error) {
+	err := forEachParallel(len(groups), func(i int) (err error) {
 		g := &groups[i]
-		if g.Delay = b.delays.recall(g.ID); g.Delay == 0 {
+		if g.Delay = b.delays.get(g.ID); g.Delay == 0 {
 			g.Delay, err = b.readDelay(ctx, g)
 		}
 		return err
@@ -127,13 +127,13 @@ func (b *balancers) readDelay(ctx context.Context, g *nodegroup.TargetGroup) (ti
 	if err != nil {
 		return 0, explainError(fmt.Sprintf("reading the deregistration delay of target group %q", g.Name), err)
 	}
-	delay := usualDelay
+	delay := defaultDelay
 	for _, a := range out.Attributes {
 		if seconds, err := strconv.Atoi(sdk.ToString(a.Value)); err == nil && sdk.ToString(a.Key) == delayAttribute {
 			delay = time.Duration(seconds) * time.Second
 		}
 	}
-	b.delays.keep(map[string]time.Duration{g.ID: delay})
+	b.delays.add(map[string]time.Duration{g.ID: delay})
 	return delay, nil
 }
 
@@ -141,10 +141,10 @@ func (b *balancers) readDelay(ctx context.Context, g *nodegroup.TargetGroup) (ti
 // reading has one of the IDs or is older than a minute.
 func (p *Provider) Targets(ctx context.Context, groups []nodegroup.TargetGroup, ids []string) ([]nodegroup.Target, error) {
 	read := make([][]nodegroup.Target, len(groups))
-	err := forEachAtOnce(len(groups), func(i int) (err error) {
-		last := p.balancers.readings.recall(groups[i].ID)
+	err := forEachParallel(len(groups), func(i int) (err error) {
+		last := p.balancers.readings.get(groups[i].ID)
 		asked := func(t nodegroup.Target) bool { return slices.Contains(ids, t.ID) }
-		if read[i] = last.targets; time.Since(last.at) < quietFor && !slices.ContainsFunc(last.targets, asked) {
+		if read[i] = last.targets; time.Since(last.at) < rereadAfter && !slices.ContainsFunc(last.targets, asked) {
 			return nil
 		}
 		read[i], err = p.balancers.readTargets(ctx, groups[i])
@@ -166,7 +166,7 @@ func (b *balancers) readTargets(ctx context.Context, group nodegroup.TargetGroup
 		return nil, explainError(fmt.Sprintf("reading the targets of target group %q", group.Name), err)
 	}
 	targets := describeTargets(group, out.TargetHealthDescriptions)
-	b.readings.keep(map[string]targetReading{group.ID: {began, targets}})
+	b.readings.add(map[string]targetReading{group.ID: {began, targets}})
 	return targets, nil
 }
 

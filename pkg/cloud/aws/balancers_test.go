@@ -14,22 +14,22 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// balanced returns a stand-in whose group workers is in one target group, and two more target groups that objects of the cluster
+// startWithTargetGroups returns a stand-in whose group workers is in one target group, and two more target groups that objects of the cluster
 // would name.
-func balanced(t *testing.T, o awscloud.Options) (s *site, own, web, pods string) {
+func startWithTargetGroups(t *testing.T, o awscloud.Options) (s *site, own, web, pods string) {
 	s = start(t, o)
-	own = s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "own", Delay: 80 * time.Millisecond, Said: 300 * time.Second})
+	own = s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "own", Delay: 80 * time.Millisecond, ShownDelay: 300 * time.Second})
 	web = s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "web", Delay: time.Hour})
-	pods = s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "pods", IP: true, Delay: 80 * time.Millisecond, Said: 30 * time.Second})
-	s.workers(func(spec *awscloud.GroupSpec) { spec.TargetGroupARNs = []string{own} })
-	s.awaitTargets(own, 3)
+	pods = s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "pods", IP: true, Delay: 80 * time.Millisecond, ShownDelay: 30 * time.Second})
+	s.addWorkers(func(spec *awscloud.GroupSpec) { spec.TargetGroupARNs = []string{own} })
+	s.waitForTargets(own, 3)
 	return s, own, web, pods
 }
 
-// awaitTargets waits until n targets are registered.
-func (s *site) awaitTargets(arn string, n int) {
+// waitForTargets waits until n targets are registered.
+func (s *site) waitForTargets(arn string, n int) {
 	s.t.Helper()
-	if err := s.Wait(s.t.Context(), "workers", func(awscloud.GroupStatus) bool { return len(s.Cloud.Targets(arn)) == n }); err != nil {
+	if err := s.WaitForGroup(s.t.Context(), "workers", func(awscloud.GroupStatus) bool { return len(s.Cloud.Targets(arn)) == n }); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -37,7 +37,7 @@ func (s *site) awaitTargets(arn string, n int) {
 // TestTargetGroups checks that the target groups of the Auto Scaling group and the bound ones are found, with their delays. Each
 // delay is read once.
 func TestTargetGroups(t *testing.T) {
-	s, own, web, pods := balanced(t, quick())
+	s, own, web, pods := startWithTargetGroups(t, instantOptions())
 	foreign := s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "theirs", Account: "999999999999"})
 	group := s.observe("workers", "")
 	s.requests()
@@ -70,15 +70,15 @@ func TestTargetGroups(t *testing.T) {
 func TestTargetGroupsThatMayNotBeRead(t *testing.T) {
 	for _, operation := range []string{"DescribeTargetGroupAttributes", "DescribeTargetHealth"} {
 		t.Run(operation, func(t *testing.T) {
-			s, _, web, _ := balanced(t, quick())
+			s, _, web, _ := startWithTargetGroups(t, instantOptions())
 			group := s.observe("workers", "")
-			s.Fault(awscloud.Fault{Service: "elasticloadbalancing", Operation: operation, Code: "AccessDenied", Times: -1})
+			s.InjectFault(awscloud.Fault{Service: "elasticloadbalancing", Operation: operation, Code: "AccessDenied", Times: -1})
 			found, err := s.TargetGroups(t.Context(), &group, []string{web})
 			if err != nil || len(found.Groups) > 0 || !slices.Equal(found.Denied, []string{"elasticloadbalancing:" + operation}) {
 				t.Errorf("got %+v, error %v", found, err)
 			}
 			s.ClearFaults()
-			s.Fault(awscloud.Fault{Service: "elasticloadbalancing", Operation: operation, Code: "ValidationError", Times: -1})
+			s.InjectFault(awscloud.Fault{Service: "elasticloadbalancing", Operation: operation, Code: "ValidationError", Times: -1})
 			_, err = s.TargetGroups(t.Context(), &group, []string{web})
 			s.wantOutcome(err, nodegroup.OutcomeFatal, "target group", "ValidationError")
 		})
@@ -87,7 +87,7 @@ func TestTargetGroupsThatMayNotBeRead(t *testing.T) {
 
 // TestOnlyTargetGroupsWithGivenTargetsAreRead checks that only groups with one of the IDs are read: while it is registered, draining and gone.
 func TestOnlyTargetGroupsWithGivenTargetsAreRead(t *testing.T) {
-	s, _, web, pods := balanced(t, quick())
+	s, _, web, pods := startWithTargetGroups(t, instantOptions())
 	group := s.observe("workers", "")
 	instance := group.Instances[0].ID
 	for arn, id := range map[string]string{web: instance, pods: "10.0.0.7"} {
@@ -134,7 +134,7 @@ func TestOnlyTargetGroupsWithGivenTargetsAreRead(t *testing.T) {
 	drained := func(awscloud.GroupStatus) bool {
 		return look("10.0.0.7", instance) == fmt.Sprintf("own %s false, web %s true", instance, instance)
 	}
-	if err := s.Wait(t.Context(), "workers", drained); err != nil {
+	if err := s.WaitForGroup(t.Context(), "workers", drained); err != nil {
 		t.Fatal(err)
 	}
 	s.mustDo(nodegroup.Terminate{Instance: instance, Shrink: true})
@@ -145,8 +145,8 @@ func TestOnlyTargetGroupsWithGivenTargetsAreRead(t *testing.T) {
 
 // TestTrafficSourcesOfTypeELBv2AreTargetGroups checks that traffic sources of type elbv2 are target groups, and that others are not.
 func TestTrafficSourcesOfTypeELBv2AreTargetGroups(t *testing.T) {
-	s, own, web, _ := balanced(t, quick())
-	s.add(awscloud.GroupSpec{
+	s, own, web, _ := startWithTargetGroups(t, instantOptions())
+	s.addGroup(awscloud.GroupSpec{
 		Name: "others", Zones: []string{"us-east-1a"}, Min: 1, Max: 2, Desired: 1, Template: awscloud.TemplateRef{Name: "workers", Version: "2"},
 		TrafficSources: []at.TrafficSourceIdentifier{{Identifier: sdk.String(web), Type: sdk.String("elbv2")}, {Identifier: sdk.String("arn:aws:vpc-lattice:x"), Type: sdk.String("vpc-lattice")}},
 	})
@@ -159,8 +159,8 @@ func TestTrafficSourcesOfTypeELBv2AreTargetGroups(t *testing.T) {
 // TestGroupWaitsForItsOwnTargets checks that the stand-in terminates as Auto Scaling does: after the machine's targets have
 // drained.
 func TestGroupWaitsForItsOwnTargets(t *testing.T) {
-	o := quick()
-	s, own, _, _ := balanced(t, o)
+	o := instantOptions()
+	s, own, _, _ := startWithTargetGroups(t, o)
 	instance := s.observe("workers", "").Instances[0].ID
 	began := time.Now()
 	s.mustDo(nodegroup.Terminate{Instance: instance, Shrink: true})
@@ -170,7 +170,7 @@ func TestGroupWaitsForItsOwnTargets(t *testing.T) {
 	gone := func(g awscloud.GroupStatus) bool {
 		return !slices.ContainsFunc(g.Instances, func(i awscloud.InstanceStatus) bool { return i.ID == instance })
 	}
-	if err := s.Wait(t.Context(), "workers", gone); err != nil {
+	if err := s.WaitForGroup(t.Context(), "workers", gone); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(began); took < 80*time.Millisecond {

@@ -50,7 +50,7 @@ func mixed(version string, overrides ...at.LaunchTemplateOverrides) func(*at.Aut
 	}
 }
 
-func with(instances ...at.Instance) func(*at.AutoScalingGroup) {
+func withInstances(instances ...at.Instance) func(*at.AutoScalingGroup) {
 	return func(g *at.AutoScalingGroup) {
 		g.Instances = append(g.Instances, instances...)
 		g.DesiredCapacity = sdk.Int32(int32(len(g.Instances)))
@@ -75,7 +75,7 @@ func newInstance(id string, change ...func(*at.Instance)) at.Instance {
 	return i
 }
 
-func from(id, version string) func(*at.Instance) {
+func launchedFrom(id, version string) func(*at.Instance) {
 	return func(i *at.Instance) { i.LaunchTemplate = template(id, version) }
 }
 
@@ -90,26 +90,26 @@ func numbers(id string, defaultVersion, latestVersion int64) et.LaunchTemplate {
 	return et.LaunchTemplate{LaunchTemplateId: sdk.String(id), DefaultVersionNumber: sdk.Int64(defaultVersion), LatestVersionNumber: sdk.Int64(latestVersion)}
 }
 
-// outside is what AWS reports besides a group.
-type outside struct {
+// awsAnswers is what AWS reports besides a group.
+type awsAnswers struct {
 	templates []et.LaunchTemplate
 	// written are the images of versions as the template has them. resolved are the AMIs that their
 	// aliases stand for.
 	written, resolved map[versionKey]string
-	machines          map[string]string
+	instanceImages    map[string]string
 }
 
-// judged describes a group for package upgrade as a Provider does, but without any requests.
-func judged(t *testing.T, g *at.AutoScalingGroup, o outside, to string) nodegroup.Group {
+// describe describes a group for package upgrade as a Provider does, but without any requests.
+func describe(t *testing.T, g *at.AutoScalingGroup, o awsAnswers, to string) nodegroup.Group {
 	t.Helper()
-	out, err := tryJudged(g, o, to)
+	out, err := tryDescribe(g, o, to)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
-func tryJudged(g *at.AutoScalingGroup, o outside, to string) (nodegroup.Group, error) {
+func tryDescribe(g *at.AutoScalingGroup, o awsAnswers, to string) (nodegroup.Group, error) {
 	templates := map[string]et.LaunchTemplate{}
 	for _, lt := range o.templates {
 		templates[sdk.ToString(lt.LaunchTemplateId)] = lt
@@ -122,7 +122,7 @@ func tryJudged(g *at.AutoScalingGroup, o outside, to string) (nodegroup.Group, e
 	if err != nil {
 		return nodegroup.Group{}, err
 	}
-	f := groupFacts{instanceImages: o.machines}
+	f := groupFacts{instanceImages: o.instanceImages}
 	if f.pointed, err = written.resolveVersions(templates); err != nil {
 		return nodegroup.Group{}, err
 	}
@@ -139,6 +139,6 @@ func tryJudged(g *at.AutoScalingGroup, o outside, to string) (nodegroup.Group, e
 	}
 	f.fillImages(raw, resolved)
 	out := describeGroup(g)
-	addFacts(&out, g, &f)
+	addGroupFacts(&out, g, &f)
 	return out, nil
 }

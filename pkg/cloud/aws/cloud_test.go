@@ -26,8 +26,8 @@ type site struct {
 	seen int // the number of requests that were already checked
 }
 
-// quick makes everything in the stand-in happen immediately.
-func quick() awscloud.Options {
+// instantOptions makes everything in the stand-in happen immediately.
+func instantOptions() awscloud.Options {
 	return awscloud.Options{
 		Boot: time.Nanosecond, Terminate: time.Nanosecond, NodeReady: time.Nanosecond, HealthCheck: time.Nanosecond, Tick: time.Millisecond,
 	}
@@ -55,9 +55,9 @@ func start(t *testing.T, o awscloud.Options) *site {
 	return &site{Cloud: c, Provider: p, t: t}
 }
 
-// workers adds a group with one node in each of three zones. Template workers has version 1 with
+// addWorkers adds a group with one node in each of three zones. Template workers has version 1 with
 // ami-1 and version 2 with ami-2. The group is on version 2, and its instances are of version 1.
-func (s *site) workers(change ...func(*awscloud.GroupSpec)) string {
+func (s *site) addWorkers(change ...func(*awscloud.GroupSpec)) string {
 	s.t.Helper()
 	id := s.AddTemplate("workers", awscloud.TemplateVersion{Image: "ami-1", InstanceType: "m6i.large"}, awscloud.TemplateVersion{Image: "ami-2", InstanceType: "m6i.large"})
 	spec := awscloud.GroupSpec{
@@ -67,11 +67,11 @@ func (s *site) workers(change ...func(*awscloud.GroupSpec)) string {
 	for _, c := range change {
 		c(&spec)
 	}
-	s.add(spec)
+	s.addGroup(spec)
 	return id
 }
 
-func (s *site) add(spec awscloud.GroupSpec) {
+func (s *site) addGroup(spec awscloud.GroupSpec) {
 	s.t.Helper()
 	if err := s.AddGroup(spec); err != nil {
 		s.t.Fatal(err)

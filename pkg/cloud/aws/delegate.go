@@ -26,7 +26,7 @@ func (m *managedGroups) requestUpgrade(ctx context.Context, group string, a node
 	if err := json.Unmarshal([]byte(a.To.Spec), &to); err != nil {
 		return fatalError("%s: reading the recorded revision: %w", doing, err)
 	}
-	in, err := newVersionInput(to, a)
+	in, err := newUpgradeInput(to, a)
 	if err != nil {
 		return fatalError("%s: %w", doing, err)
 	}
@@ -36,14 +36,14 @@ func (m *managedGroups) requestUpgrade(ctx context.Context, group string, a node
 	}
 	if out.Update != nil {
 		name := managedName{cluster: to.Cluster, nodegroup: to.Nodegroup}
-		m.memory.rememberUpdate(name, out.Update)
-		m.memory.forced.keep(map[updateKey]bool{{name, sdk.ToString(out.Update.Id)}: a.Force})
+		m.cache.rememberUpdate(name, out.Update)
+		m.cache.forced.add(map[updateKey]bool{{name, sdk.ToString(out.Update.Id)}: a.Force})
 	}
 	return nil
 }
 
-// newVersionInput returns the request that moves a node group to the pointer.
-func newVersionInput(to managedPointer, a nodegroup.Delegate) (*eks.UpdateNodegroupVersionInput, error) {
+// newUpgradeInput returns the request that moves a node group to the pointer.
+func newUpgradeInput(to managedPointer, a nodegroup.Delegate) (*eks.UpdateNodegroupVersionInput, error) {
 	if to.Cluster == "" || to.Nodegroup == "" || to.Release == "" && to.Template == "" {
 		return nil, errors.New("the recorded revision has no node group, or neither a release nor a launch template")
 	}

@@ -17,20 +17,20 @@ import (
 func TestUpgradeOfANodeGroup(t *testing.T) {
 	for name, change := range map[string]func(*site, *awscloud.NodegroupSpec){
 		"release":           func(*site, *awscloud.NodegroupSpec) {},
-		"release, template": ofTemplate("", ""),
-		"template":          ofTemplate("ami-1", "ami-2"),
+		"release, template": usingTemplate("", ""),
+		"template":          usingTemplate("ami-1", "ami-2"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := startManaged(t, change)
 			to := map[bool]string{true: "2"}[name == "template"]
-			g := s.look(to)
+			g := s.observeWeb(to)
 			if op := g.Managed.Operation; op.ID != "" {
 				t.Fatalf("there is an operation already: %+v", op)
 			}
 			s.BlockDrains()
 			s.mustUpgrade(&g, "run/1")
-			s.await(func(u awscloud.UpdateState) bool { return len(u.Draining) > 0 })
-			now := s.look(to)
+			s.waitForUpdate(func(u awscloud.UpdateState) bool { return len(u.Draining) > 0 })
+			now := s.observeWeb(to)
 			op := now.Managed.Operation
 			if op.State != nodegroup.OperationRunning || op.Kind != "VersionUpdate" || op.To != now.Wanted || op.Force {
 				t.Errorf("got %+v, want it to go to %+v", op, now.Wanted)
@@ -39,8 +39,8 @@ func TestUpgradeOfANodeGroup(t *testing.T) {
 				t.Errorf("%d of %d are outdated, want 3 old ones and new ones", n, len(now.Instances))
 			}
 			s.UnblockDrains()
-			s.await(awscloud.UpdateState.Ended)
-			end := s.look(to)
+			s.waitForUpdate(awscloud.UpdateState.Ended)
+			end := s.observeWeb(to)
 			if op := end.Managed.Operation; op.State != nodegroup.OperationSucceeded || op.To.ID != end.Wanted.ID || outdated(&end) != 0 || end.Pointed.ID != end.Wanted.ID {
 				t.Errorf("got %+v, %d outdated, %+v", op, outdated(&end), end.Pointed)
 			}
@@ -52,15 +52,15 @@ func TestUpgradeOfANodeGroup(t *testing.T) {
 // request starts a new update (EKS E31, E42, E52).
 func TestFailedUpgradeIsExplained(t *testing.T) {
 	s := startManaged(t)
-	g := s.look("")
+	g := s.observeWeb("")
 	if err := s.FailUpdate("shop", "web", awscloud.UpdateFailure{
 		Phase: awscloud.PhaseUpgrade, Code: kt.ErrorCodePodEvictionFailure, Message: "Reached max retries", ResourceIDs: []string{"ip-1"},
 	}); err != nil {
 		t.Fatal(err)
 	}
 	s.mustUpgrade(&g, "run/1")
-	s.await(awscloud.UpdateState.Ended)
-	now := s.look("")
+	s.waitForUpdate(awscloud.UpdateState.Ended)
+	now := s.observeWeb("")
 	op := now.Managed.Operation
 	if op.State != nodegroup.OperationFailed || op.Code != "PodEvictionFailure" || op.Cause != nodegroup.DrainFailed || !strings.Contains(op.Failure, "(ip-1)") || !slices.Equal(op.Resources, []string{"ip-1"}) {
 		t.Errorf("got %+v", op)
@@ -68,12 +68,12 @@ func TestFailedUpgradeIsExplained(t *testing.T) {
 	if err := s.upgrade(&now, "run/2", true); err != nil {
 		t.Fatal(err)
 	}
-	second := s.look("").Managed.Operation
+	second := s.observeWeb("").Managed.Operation
 	if second.ID == op.ID || !second.Force {
 		t.Errorf("got %+v after %s, want a new one, with force", second, op.ID)
 	}
-	s.await(awscloud.UpdateState.Ended)
-	if end := s.look(""); end.Managed.Operation.State != nodegroup.OperationSucceeded || outdated(&end) != 0 {
+	s.waitForUpdate(awscloud.UpdateState.Ended)
+	if end := s.observeWeb(""); end.Managed.Operation.State != nodegroup.OperationSucceeded || outdated(&end) != 0 {
 		t.Errorf("got %+v", end)
 	}
 }
@@ -83,22 +83,22 @@ func TestFailedUpgradeIsExplained(t *testing.T) {
 func TestUpdateThatEKSForgetsAndFindsAgain(t *testing.T) {
 	s := startManaged(t)
 	s.BlockDrains()
-	g := s.look("")
+	g := s.observeWeb("")
 	s.mustUpgrade(&g, "run/1")
-	op := s.look("").Managed.Operation
+	op := s.observeWeb("").Managed.Operation
 	for _, lost := range []bool{true, false} {
-		if err := s.LoseUpdate("shop", "web", lost); err != nil {
+		if err := s.HideUpdate("shop", "web", lost); err != nil {
 			t.Fatal(err)
 		}
-		if got := s.look("").Managed.Operation; (got.ID == "") != lost || !lost && got.ID != op.ID {
+		if got := s.observeWeb("").Managed.Operation; (got.ID == "") != lost || !lost && got.ID != op.ID {
 			t.Errorf("lost %t: got %+v, was %+v", lost, got, op)
 		}
 	}
-	s.Fault(awscloud.Fault{Service: "eks", Operation: "DescribeUpdate", Code: "ResourceNotFoundException", Status: 404, Times: 2})
-	if got := s.look("").Managed.Operation; got.ID != "" {
+	s.InjectFault(awscloud.Fault{Service: "eks", Operation: "DescribeUpdate", Code: "ResourceNotFoundException", Status: 404, Times: 2})
+	if got := s.observeWeb("").Managed.Operation; got.ID != "" {
 		t.Errorf("it is listed and not described: got %+v", got)
 	}
-	if got := s.look("").Managed.Operation; got.ID != op.ID {
+	if got := s.observeWeb("").Managed.Operation; got.ID != op.ID {
 		t.Errorf("got %+v, want %s", got, op.ID)
 	}
 }
@@ -121,9 +121,9 @@ func TestOutcomesOfRejectedEKSUpdates(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := startManaged(t)
-			g := s.look("")
+			g := s.observeWeb("")
 			c.fault.Service, c.fault.Operation = "eks", "UpdateNodegroupVersion"
-			s.Fault(c.fault)
+			s.InjectFault(c.fault)
 			s.wantOutcome(s.upgrade(&g, "run", false), c.outcome, append(c.says, "starting EKS's upgrade of node group \"web\" to release:1.33.4-20261101")...)
 		})
 	}
@@ -136,11 +136,11 @@ func TestOutcomesOfRejectedEKSUpdates(t *testing.T) {
 func TestRepeatedUpdateRequestStartsOneUpdate(t *testing.T) {
 	s := startManaged(t)
 	s.BlockDrains()
-	g := s.look("")
-	s.Fault(awscloud.Fault{Service: "eks", Operation: "UpdateNodegroupVersion", AfterEffect: true})
+	g := s.observeWeb("")
+	s.InjectFault(awscloud.Fault{Service: "eks", Operation: "UpdateNodegroupVersion", AfterEffect: true})
 	s.mustUpgrade(&g, "run") // the SDK repeats it
 	s.mustUpgrade(&g, "run")
-	op := s.look("").Managed.Operation
+	op := s.observeWeb("").Managed.Operation
 	fresh, err := aws.New(t.Context(), aws.Options{})
 	if err != nil {
 		t.Fatal(err)

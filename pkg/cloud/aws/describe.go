@@ -17,11 +17,11 @@ const (
 	// processRebalance moves instances between zones and terminates them without a drain (EC2 Auto
 	// Scaling user guide, Availability Zone rebalancing).
 	processRebalance = "AZRebalance"
-	// tagLabel is the prefix of the tags that list the labels of a new node for cluster-autoscaler.
-	tagLabel = "k8s.io/cluster-autoscaler/node-template/label/"
-	// tagEnabled is the tag by which cluster-autoscaler finds the group (its README for AWS,
+	// tagLabelPrefix is the prefix of the tags that list the labels of a new node for cluster-autoscaler.
+	tagLabelPrefix = "k8s.io/cluster-autoscaler/node-template/label/"
+	// tagAutoscalerEnabled is the tag by which cluster-autoscaler finds the group (its README for AWS,
 	// "Auto-Discovery Setup").
-	tagEnabled = "k8s.io/cluster-autoscaler/enabled"
+	tagAutoscalerEnabled = "k8s.io/cluster-autoscaler/enabled"
 )
 
 // describeGroup describes the group by what the Auto Scaling group itself contains.
@@ -29,11 +29,11 @@ func describeGroup(g *at.AutoScalingGroup) nodegroup.Group {
 	out := nodegroup.Group{
 		Name: sdk.ToString(g.AutoScalingGroupName), Provider: providerName, Kind: "Auto Scaling group",
 		Can: listCapabilities(g), Desired: int(sdk.ToInt32(g.DesiredCapacity)), Min: int(sdk.ToInt32(g.MinSize)), Max: int(sdk.ToInt32(g.MaxSize)),
-		Zones: slices.Sorted(slices.Values(g.AvailabilityZones)), Spot: launchesSpot(g),
+		Zones: slices.Sorted(slices.Values(g.AvailabilityZones)), Spot: launchesOnlySpot(g),
 		Suspended: suspendedProcesses(g), Quiesce: []string{processRebalance}, Scaling: []string{"AlarmNotification", "ScheduledActions"}, WantedLabels: wantedLabels(g),
-		Autoscaler: nodegroup.Autoscaler{Tagged: isTagged(g, tagEnabled)},
+		Autoscaler: nodegroup.Autoscaler{Tagged: hasTag(g, tagAutoscalerEnabled)},
 	}
-	if s, err := launchSourceOf(g); err == nil && s.base.isAlias() {
+	if s, err := launchSourceOf(g); err == nil && s.base.usesAlias() {
 		out.Follows = cmp.Or(s.base.name, s.base.template) + ":" + s.base.written
 	}
 	return out
@@ -67,11 +67,11 @@ func supportsZonalLaunch(g *at.AutoScalingGroup) bool {
 	if d.OnDemandPercentageAboveBaseCapacity != nil {
 		onDemand = *d.OnDemandPercentageAboveBaseCapacity
 	}
-	return onDemand == 100 || launchesSpot(g)
+	return onDemand == 100 || launchesOnlySpot(g)
 }
 
-// launchesSpot reports whether the group's mixed policy launches only Spot instances.
-func launchesSpot(g *at.AutoScalingGroup) bool {
+// launchesOnlySpot reports whether the group's mixed policy launches only Spot instances.
+func launchesOnlySpot(g *at.AutoScalingGroup) bool {
 	if g.MixedInstancesPolicy == nil || g.MixedInstancesPolicy.InstancesDistribution == nil {
 		return false
 	}
@@ -97,14 +97,14 @@ func tagValue(g *at.AutoScalingGroup, key string) string {
 	return ""
 }
 
-func isTagged(g *at.AutoScalingGroup, key string) bool {
+func hasTag(g *at.AutoScalingGroup, key string) bool {
 	return slices.ContainsFunc(g.Tags, func(t at.TagDescription) bool { return sdk.ToString(t.Key) == key })
 }
 
 func wantedLabels(g *at.AutoScalingGroup) map[string]string {
 	var labels map[string]string
 	for _, t := range g.Tags {
-		if key, ok := strings.CutPrefix(sdk.ToString(t.Key), tagLabel); ok && key != "" {
+		if key, ok := strings.CutPrefix(sdk.ToString(t.Key), tagLabelPrefix); ok && key != "" {
 			if labels == nil {
 				labels = map[string]string{}
 			}
@@ -154,7 +154,7 @@ func (f *groupFacts) allLaunches() []*launch {
 func (f *groupFacts) fillImages(written, resolved map[versionKey]templateVersion) {
 	f.plainImages = map[versionKey]string{}
 	for key, v := range written {
-		if !v.isAlias() {
+		if !v.hasImageAlias() {
 			f.plainImages[key] = v.image
 		}
 	}
@@ -166,8 +166,8 @@ func (f *groupFacts) fillImages(written, resolved map[versionKey]templateVersion
 	f.spot = resolved[versionKey{f.wanted.base.template, f.wanted.base.version}].spot
 }
 
-// addFacts adds the facts to the description.
-func addFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *groupFacts) {
+// addGroupFacts adds the facts to the description.
+func addGroupFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *groupFacts) {
 	out.Wanted, out.Pointed = f.wanted.describeRevision(f.images), f.pointed.describeRevision(f.images)
 	out.LaunchFailure, out.Spot, out.Unread = f.failure, out.Spot || f.spot, f.unread
 	out.Instances = describeInstances(g, f.judgeInstance)
@@ -180,7 +180,7 @@ func describeInstances(g *at.AutoScalingGroup, judge func(at.Instance) (own node
 	for _, i := range g.Instances {
 		own, outdated, why := judge(i)
 		out = append(out, nodegroup.Instance{
-			ID: sdk.ToString(i.InstanceId), Zone: sdk.ToString(i.AvailabilityZone), State: stateOf(i.LifecycleState),
+			ID: sdk.ToString(i.InstanceId), Zone: sdk.ToString(i.AvailabilityZone), State: instanceStateOf(i.LifecycleState),
 			Revision: own, Outdated: outdated, Why: why, Protected: sdk.ToBool(i.ProtectedFromScaleIn),
 		})
 	}
@@ -204,13 +204,13 @@ func (f *groupFacts) launchWithImage(i at.Instance) launch {
 	return l
 }
 
-// unknownImages lists the instances whose image must be read from EC2: instances that are current
+// instancesWithUnknownImage lists the instances whose image must be read from EC2: instances that are current
 // by everything else.
-func (f *groupFacts) unknownImages(g *at.AutoScalingGroup) []string {
+func (f *groupFacts) instancesWithUnknownImage(g *at.AutoScalingGroup) []string {
 	var ids []string
 	for _, i := range g.Instances {
 		l := f.launchWithImage(i)
-		if l.template == "" || l.image != "" || stateOf(i.LifecycleState) == nodegroup.InstanceLeaving {
+		if l.template == "" || l.image != "" || instanceStateOf(i.LifecycleState) == nodegroup.InstanceLeaving {
 			continue
 		}
 		if outdated, _ := f.wanted.judgeInstance(l, sdk.ToString(i.InstanceType)); !outdated {
@@ -225,7 +225,7 @@ func (f *groupFacts) unknownImages(g *at.AutoScalingGroup) []string {
 func lacksInstances(g *at.AutoScalingGroup) bool {
 	n := 0
 	for _, i := range g.Instances {
-		if i.LifecycleState == at.LifecycleStateInService || stateOf(i.LifecycleState) == nodegroup.InstancePending {
+		if i.LifecycleState == at.LifecycleStateInService || instanceStateOf(i.LifecycleState) == nodegroup.InstancePending {
 			n++
 		}
 	}

@@ -71,7 +71,7 @@ func TestGroupsWithOnlySpotInstancesAreRecognised(t *testing.T) {
 			f := groupFacts{wanted: launchSource{base: launch{template: "lt-1", version: 7}}}
 			f.fillImages(nil, map[versionKey]templateVersion{{"lt-1", 7}: {spot: c.market}})
 			out := describeGroup(c.group)
-			addFacts(&out, c.group, &f)
+			addGroupFacts(&out, c.group, &f)
 			if out.Spot != c.want {
 				t.Errorf("got %v", out.Spot)
 			}
@@ -110,7 +110,7 @@ func TestDescribeGroup(t *testing.T) {
 }
 
 func TestInstancesAreDescribedWithStateAndRevision(t *testing.T) {
-	g := judged(t, newGroup(with(newInstance("i-2", protected), newInstance("i-1", from("lt-0a", "6"), inState("Pending:Wait")))), outside{}, "")
+	g := describe(t, newGroup(withInstances(newInstance("i-2", protected), newInstance("i-1", launchedFrom("lt-0a", "6"), inState("Pending:Wait")))), awsAnswers{}, "")
 	want := []nodegroup.Instance{
 		{
 			ID: "i-1", Zone: "us-east-1a", State: nodegroup.InstancePending, Outdated: true, Why: "template version 6, wanted 7",
@@ -127,23 +127,23 @@ func TestInstancesAreDescribedWithStateAndRevision(t *testing.T) {
 }
 
 func TestInstancesWhoseImageMustBeRead(t *testing.T) {
-	g := newGroup(with(
-		newInstance("i-old", from("lt-0a", "6")), newInstance("i-told", func(i *at.Instance) { i.ImageId = sdk.String("ami-9") }),
+	g := newGroup(withInstances(
+		newInstance("i-old", launchedFrom("lt-0a", "6")), newInstance("i-told", func(i *at.Instance) { i.ImageId = sdk.String("ami-9") }),
 		newInstance("i-leaving", inState("Terminating")), newInstance("i-asked"), newInstance("i-ask"),
 		newInstance("i-attached", func(i *at.Instance) { i.LaunchTemplate = nil }),
 	))
 	want := launch{template: "lt-0a", version: 7, image: "ami-9"}
 	f := groupFacts{wanted: launchSource{base: want}, instanceImages: map[string]string{"i-asked": "ami-7"}}
-	if got := f.unknownImages(g); !slices.Equal(got, []string{"i-ask"}) {
+	if got := f.instancesWithUnknownImage(g); !slices.Equal(got, []string{"i-ask"}) {
 		t.Errorf("an alias: asks for %v", got)
 	}
 	f.plainImages = map[versionKey]string{{"lt-0a", 7}: "ami-9"}
-	if got := f.unknownImages(g); got != nil {
+	if got := f.instancesWithUnknownImage(g); got != nil {
 		t.Errorf("an AMI in the template: asks for %v", got)
 	}
 	want.version = 0
 	f.wanted = launchSource{base: want, imageOnly: true}
-	if got := f.unknownImages(g); !slices.Equal(got, []string{"i-old"}) {
+	if got := f.instancesWithUnknownImage(g); !slices.Equal(got, []string{"i-old"}) {
 		t.Errorf("an AMI asked for: asks for %v", got)
 	}
 }
@@ -156,11 +156,11 @@ func TestLacksInstances(t *testing.T) {
 		group *at.AutoScalingGroup
 		want  bool
 	}{
-		"all there":           {newGroup(with(newInstance("i-1"), newInstance("i-2", inState("Pending")))), false},
-		"one too few":         {newGroup(with(newInstance("i-1")), asked(2)), true},
-		"one on standby":      {newGroup(with(newInstance("i-1"), newInstance("i-2", inState("Standby")))), true},
-		"one leaving":         {newGroup(with(newInstance("i-1"), newInstance("i-2", inState("Terminating")))), true},
-		"more than asked for": {newGroup(with(newInstance("i-1"), newInstance("i-2")), asked(1)), false},
+		"all there":           {newGroup(withInstances(newInstance("i-1"), newInstance("i-2", inState("Pending")))), false},
+		"one too few":         {newGroup(withInstances(newInstance("i-1")), asked(2)), true},
+		"one on standby":      {newGroup(withInstances(newInstance("i-1"), newInstance("i-2", inState("Standby")))), true},
+		"one leaving":         {newGroup(withInstances(newInstance("i-1"), newInstance("i-2", inState("Terminating")))), true},
+		"more than asked for": {newGroup(withInstances(newInstance("i-1"), newInstance("i-2")), asked(1)), false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -194,8 +194,8 @@ func TestDetachedInstancesAreForgotten(t *testing.T) {
 	p := &Provider{}
 	node := newNode("aws:///us-east-1a/i-00000001", "")
 	look := func(state at.LifecycleState) nodegroup.Group {
-		asg := newGroup(with(newInstance("i-00000001", inState(state))))
-		g := judged(t, asg, outside{}, "")
+		asg := newGroup(withInstances(newInstance("i-00000001", inState(state))))
+		g := describe(t, asg, awsAnswers{}, "")
 		p.rememberInstances(asg, &g)
 		return g
 	}

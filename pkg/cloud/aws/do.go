@@ -28,9 +28,9 @@ func (p *Provider) Do(ctx context.Context, group string, action nodegroup.Action
 	case nodegroup.Resume:
 		return p.resumeProcesses(ctx, group, a)
 	case nodegroup.RaiseMax:
-		return p.changeMax(ctx, group, a.From, a.Max)
+		return p.setMaxSize(ctx, group, a.From, a.Max)
 	case nodegroup.LowerMax:
-		return p.changeMax(ctx, group, a.From, a.Max)
+		return p.setMaxSize(ctx, group, a.From, a.Max)
 	case nodegroup.AddCapacity:
 		if a.Zone == "" {
 			return p.addCapacity(ctx, group, a)
@@ -45,9 +45,9 @@ func (p *Provider) Do(ctx context.Context, group string, action nodegroup.Action
 	}
 }
 
-// sendOnce disables retries. It is for requests that have no token and must not have their effect
+// withoutRetries disables retries. It is for requests that have no token and must not have their effect
 // twice.
-func sendOnce(o *autoscaling.Options) { o.Retryer = sdk.NopRetryer{} }
+func withoutRetries(o *autoscaling.Options) { o.Retryer = sdk.NopRetryer{} }
 
 func (p *Provider) suspendProcesses(ctx context.Context, group string, a nodegroup.Quiesce) error {
 	_, err := p.autoscaling.SuspendProcesses(ctx, &autoscaling.SuspendProcessesInput{
@@ -70,10 +70,10 @@ func sizesOf(g *at.AutoScalingGroup) groupSizes {
 	return groupSizes{desired: int(sdk.ToInt32(g.DesiredCapacity)), max: int(sdk.ToInt32(g.MaxSize))}
 }
 
-// needsMax reports whether the maximum must still be changed. It returns movedError if another
+// checkMaxChange reports whether the maximum must still be changed. It returns movedError if another
 // process changed the maximum since the decision. It also does if the desired size is above the new
 // maximum: AWS would then terminate instances of its own choice without draining them.
-func (s groupSizes) needsMax(from, to int) (bool, error) {
+func (s groupSizes) checkMaxChange(from, to int) (bool, error) {
 	switch raise := to > from; {
 	case raise && s.max >= to, !raise && s.max <= to:
 		return false, nil
@@ -86,9 +86,9 @@ func (s groupSizes) needsMax(from, to int) (bool, error) {
 	}
 }
 
-// withAdded returns the sizes after the action. It returns movedError if the current sizes differ
+// afterAdding returns the sizes after the action. It returns movedError if the current sizes differ
 // from those that the action was decided on.
-func (s groupSizes) withAdded(a nodegroup.AddCapacity) (groupSizes, error) {
+func (s groupSizes) afterAdding(a nodegroup.AddCapacity) (groupSizes, error) {
 	switch {
 	case s.desired != a.Desired:
 		return groupSizes{}, movedError("the desired size changed to %d from %d", s.desired, a.Desired)
@@ -98,20 +98,20 @@ func (s groupSizes) withAdded(a nodegroup.AddCapacity) (groupSizes, error) {
 	return groupSizes{desired: s.desired + a.N, max: s.max + a.N}, nil
 }
 
-// changeMax sets the maximum, unless that is no longer needed. It reads the group first, because
+// setMaxSize sets the maximum, unless that is no longer needed. It reads the group first, because
 // AWS lowers the desired size together with the maximum. The API has no precondition. If an
 // autoscaler raises the desired size between the read and the update, AWS still lowers it.
-func (p *Provider) changeMax(ctx context.Context, group string, from, to int) error {
+func (p *Provider) setMaxSize(ctx context.Context, group string, from, to int) error {
 	g, err := p.readForUpdate(ctx, group)
 	if err != nil {
 		return err
 	}
-	if due, err := sizesOf(g).needsMax(from, to); !due || err != nil {
+	if due, err := sizesOf(g).checkMaxChange(from, to); !due || err != nil {
 		return err
 	}
 	_, err = p.autoscaling.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
 		AutoScalingGroupName: sdk.String(group), MaxSize: sdk.Int32(int32(to)),
-	}, sendOnce)
+	}, withoutRetries)
 	return explainError(fmt.Sprintf("setting the maximum size of Auto Scaling group %q to %d", group, to), err)
 }
 
@@ -122,13 +122,13 @@ func (p *Provider) addCapacity(ctx context.Context, group string, a nodegroup.Ad
 	if err != nil {
 		return err
 	}
-	to, err := sizesOf(g).withAdded(a)
+	to, err := sizesOf(g).afterAdding(a)
 	if err != nil {
 		return err
 	}
 	_, err = p.autoscaling.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
 		AutoScalingGroupName: sdk.String(group), MaxSize: sdk.Int32(int32(to.max)), DesiredCapacity: sdk.Int32(int32(to.desired)),
-	}, sendOnce)
+	}, withoutRetries)
 	return explainError(fmt.Sprintf("raising the desired size of Auto Scaling group %q to %d", group, to.desired), err)
 }
 
@@ -163,7 +163,7 @@ func markUnsupportedZone(explained, cause error) error {
 	if !errors.As(cause, &api) || !errors.As(explained, &answered) {
 		return explained
 	}
-	if code := api.ErrorCode(); isDenied(code) || code == "InvalidAction" || code == "UnsupportedOperation" {
+	if code := api.ErrorCode(); isDeniedCode(code) || code == "InvalidAction" || code == "UnsupportedOperation" {
 		answered.Outcome = nodegroup.OutcomeUnsupported
 	}
 	return explained
@@ -178,19 +178,19 @@ func launchError(doing string, out *autoscaling.LaunchInstancesOutput) error {
 	first := out.Errors[0]
 	api := &smithy.GenericAPIError{Code: sdk.ToString(first.ErrorCode), Message: sdk.ToString(first.ErrorMessage)}
 	err := explainError(doing, &smithy.OperationError{ServiceID: autoscaling.ServiceID, OperationName: "LaunchInstances", Err: api})
-	if answered, ok := errors.AsType[*cloud.Error](err); ok && answered.Outcome == nodegroup.OutcomeFatal && !isDenied(api.Code) {
+	if answered, ok := errors.AsType[*cloud.Error](err); ok && answered.Outcome == nodegroup.OutcomeFatal && !isDeniedCode(api.Code) {
 		answered.Outcome = nodegroup.OutcomeExhausted
 	}
 	return markUnsupportedZone(err, api)
 }
 
-// tokenForm matches the client tokens that EC2 Auto Scaling accepts: 1 to 64 of these characters
+// tokenPattern matches the client tokens that EC2 Auto Scaling accepts: 1 to 64 of these characters
 // (API reference, LaunchInstances). EC2 accepts more.
-var tokenForm = regexp.MustCompile(`^[A-Za-z0-9/_-]{1,64}$`)
+var tokenPattern = regexp.MustCompile(`^[A-Za-z0-9/_-]{1,64}$`)
 
 // clientToken returns the token if AWS accepts it, and otherwise its SHA-256.
 func clientToken(token string) string {
-	if tokenForm.MatchString(token) {
+	if tokenPattern.MatchString(token) {
 		return token
 	}
 	sum := sha256.Sum256([]byte(token))
@@ -202,12 +202,12 @@ func clientToken(token string) string {
 // account. With Shrink the request is not retried: the API has no token, and AWS does not document
 // whether a repetition shrinks the group twice.
 func (p *Provider) terminateInstance(ctx context.Context, group string, a nodegroup.Terminate) error {
-	if p.seen.recall(a.Instance).group != group {
+	if p.seen.get(a.Instance).group != group {
 		return movedError("terminating instance %q of Auto Scaling group %q: the group has no such instance", a.Instance, group)
 	}
 	var options []func(*autoscaling.Options)
 	if a.Shrink {
-		options = append(options, sendOnce)
+		options = append(options, withoutRetries)
 	}
 	_, err := p.autoscaling.TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{
 		InstanceId: sdk.String(a.Instance), ShouldDecrementDesiredCapacity: sdk.Bool(a.Shrink),

@@ -42,7 +42,7 @@ func TestRaiseMax(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			due, err := groupSizes{desired: 3, max: c.max}.needsMax(6, 9)
+			due, err := groupSizes{desired: 3, max: c.max}.checkMaxChange(6, 9)
 			if got := outcome(t, err); due != c.due || got != c.outcome {
 				t.Errorf("due %v, %s", due, got)
 			}
@@ -65,7 +65,7 @@ func TestLowerMax(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			due, err := c.now.needsMax(9, 6)
+			due, err := c.now.checkMaxChange(9, 6)
 			if got := outcome(t, err); due != c.due || got != c.outcome {
 				t.Errorf("due %v, %s", due, got)
 			}
@@ -75,11 +75,11 @@ func TestLowerMax(t *testing.T) {
 
 func TestSizesWithAddedCapacity(t *testing.T) {
 	action := nodegroup.AddCapacity{N: 2, Desired: 3, Max: 6}
-	if got, err := (groupSizes{desired: 3, max: 6}).withAdded(action); err != nil || got != (groupSizes{desired: 5, max: 8}) {
+	if got, err := (groupSizes{desired: 3, max: 6}).afterAdding(action); err != nil || got != (groupSizes{desired: 5, max: 8}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for _, now := range []groupSizes{{desired: 4, max: 6}, {desired: 3, max: 7}} {
-		_, err := now.withAdded(action)
+		_, err := now.afterAdding(action)
 		if got := outcome(t, err); got != nodegroup.OutcomeMoved {
 			t.Errorf("sizes of %+v are %s", now, got)
 		}
@@ -95,7 +95,7 @@ func TestClientTokensHaveTheFormThatAWSAccepts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := rapid.String().Draw(t, "a"), rapid.StringN(60, 70, -1).Draw(t, "b")
 		for _, token := range []string{a, b} {
-			if got := clientToken(token); !tokenForm.MatchString(got) {
+			if got := clientToken(token); !tokenPattern.MatchString(got) {
 				t.Fatalf("%q became %q", token, got)
 			}
 		}

@@ -59,17 +59,17 @@ func classifyError(err error) (outcome nodegroup.Outcome, cause, remedy string) 
 	case errors.As(err, &no):
 		return nodegroup.OutcomeFatal, no.Error(), ""
 	case lacksCredentials(err):
-		return nodegroup.OutcomeFatal, "no AWS credentials found (" + innermostText(err) + ")", remedySignIn
+		return nodegroup.OutcomeFatal, "no AWS credentials found (" + causeText(err) + ")", remedySignIn
 	case errors.As(err, &api):
 		return classifyAPIError(api, err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return nodegroup.OutcomeUnclear, "no answer from AWS in time", ""
 	case wasNeverSent(err):
-		return nodegroup.OutcomeLater, innermostText(err), ""
+		return nodegroup.OutcomeLater, causeText(err), ""
 	case isInvalidInput(err):
-		return nodegroup.OutcomeFatal, innermostText(err), "report this as a bug"
+		return nodegroup.OutcomeFatal, causeText(err), "report this as a bug"
 	default:
-		return nodegroup.OutcomeUnclear, innermostText(err), ""
+		return nodegroup.OutcomeUnclear, causeText(err), ""
 	}
 }
 
@@ -110,8 +110,8 @@ func isInvalidInput(err error) bool {
 	return errors.As(err, &params) || errors.As(err, &serial)
 }
 
-// innermostText returns the cause of an error as one line, without the SDK's text around it.
-func innermostText(err error) string {
+// causeText returns the cause of an error as one line, without the SDK's text around it.
+func causeText(err error) string {
 	if network, ok := errors.AsType[*net.OpError](err); ok {
 		err = network
 	} else if op, ok := errors.AsType[*smithy.OperationError](err); ok {
@@ -142,7 +142,7 @@ func answerRules() []answerRule {
 		// so the SDK retries only some of them.
 		{codes: []string{"ScalingActivityInProgress", "ResourceContention", "IdempotentCallInProgress", "ConcurrentTagAccess"}, outcome: nodegroup.OutcomeLater},
 		{
-			codes:   expiredCodes(),
+			codes:   expiredCredentialCodes(),
 			outcome: nodegroup.OutcomeFatal, remedy: "the credentials have expired: " + remedySignIn,
 		},
 		{
@@ -185,8 +185,8 @@ func answerRules() []answerRule {
 	}
 }
 
-// expiredCodes lists the codes for an expired session of the credentials. RequestExpired is EC2's.
-func expiredCodes() []string {
+// expiredCredentialCodes lists the codes for an expired session of the credentials. RequestExpired is EC2's.
+func expiredCredentialCodes() []string {
 	return []string{"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
 }
 
@@ -219,8 +219,8 @@ func classifyAPIError(api smithy.APIError, err error) (outcome nodegroup.Outcome
 	if message == "" {
 		cause = code
 	}
-	if isDenied(code) {
-		return nodegroup.OutcomeFatal, cause, "allow these credentials the IAM action " + iamAction(message, err)
+	if isDeniedCode(code) {
+		return nodegroup.OutcomeFatal, cause, "allow these credentials the IAM action " + deniedIAMAction(message, err)
 	}
 	for _, r := range answerRules() {
 		if r.matchesAnswer(code, message) {
@@ -233,7 +233,7 @@ func classifyAPIError(api smithy.APIError, err error) (outcome nodegroup.Outcome
 	return nodegroup.OutcomeFatal, cause, ""
 }
 
-func isDenied(code string) bool {
+func isDeniedCode(code string) bool {
 	return code == "AccessDenied" || code == "AccessDeniedException" || code == "UnauthorizedOperation"
 }
 
@@ -242,14 +242,14 @@ func isServerFault(api smithy.APIError, err error) bool {
 	return api.ErrorFault() == smithy.FaultServer || errors.As(err, &response) && response.HTTPStatusCode() >= 500
 }
 
-// deniedAction finds action and resource in "User: arn:… is not authorized to perform:
+// deniedActionPattern finds action and resource in "User: arn:… is not authorized to perform:
 // ec2:RunInstances on resource: arn:… because …". The action may differ from the one that was
 // called: pointing a group at a template needs ec2:RunInstances.
-var deniedAction = regexp.MustCompile(`not authorized to perform: ([a-z0-9-]+:[A-Za-z]+)(?: on resource: (arn:\S+))?`)
+var deniedActionPattern = regexp.MustCompile(`not authorized to perform: ([a-z0-9-]+:[A-Za-z]+)(?: on resource: (arn:\S+))?`)
 
-// iamAction returns the IAM action that was denied, with the resource if AWS names it.
-func iamAction(message string, err error) string {
-	if found := deniedAction.FindStringSubmatch(message); found != nil && found[2] != "" {
+// deniedIAMAction returns the IAM action that was denied, with the resource if AWS names it.
+func deniedIAMAction(message string, err error) string {
+	if found := deniedActionPattern.FindStringSubmatch(message); found != nil && found[2] != "" {
 		return found[1] + " on " + found[2]
 	} else if found != nil {
 		return found[1]

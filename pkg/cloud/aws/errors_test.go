@@ -21,8 +21,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// answered returns an error answer as the clients return it.
-func answered(status int, api error) error {
+// errorAnswer returns an error answer as the clients return it.
+func errorAnswer(status int, api error) error {
 	return &smithy.OperationError{ServiceID: "Auto Scaling", OperationName: "TerminateInstanceInAutoScalingGroup", Err: &awshttp.ResponseError{
 		RequestID: "0ea5f0da",
 		ResponseError: &smithyhttp.ResponseError{
@@ -31,18 +31,18 @@ func answered(status int, api error) error {
 	}}
 }
 
-func coded(status int, code, message string) error {
-	return answered(status, &smithy.GenericAPIError{Code: code, Message: message})
+func errorWithCode(status int, code, message string) error {
+	return errorAnswer(status, &smithy.GenericAPIError{Code: code, Message: message})
 }
 
-// unsent returns the error of a request that got no answer.
-func unsent(cause error) error {
+// errorWithoutAnswer returns the error of a request that got no answer.
+func errorWithoutAnswer(cause error) error {
 	return &smithy.OperationError{ServiceID: "Auto Scaling", OperationName: "TerminateInstanceInAutoScalingGroup", Err: fmt.Errorf("https response error StatusCode: 0, %w",
 		&smithyhttp.RequestSendError{Err: &url.Error{Op: "Post", URL: "https://autoscaling.us-east-1.amazonaws.com/", Err: cause}})}
 }
 
-// unidentified returns the error of a request whose credentials could not be renewed.
-func unidentified(cause error) error {
+// credentialRenewalError returns the error of a request whose credentials could not be renewed.
+func credentialRenewalError(cause error) error {
 	return &smithy.OperationError{ServiceID: "Auto Scaling", Err: fmt.Errorf("get identity: get credentials: failed to refresh cached credentials, %w", cause)}
 }
 
@@ -58,62 +58,62 @@ func TestAWSErrorsAreClassified(t *testing.T) {
 		outcome nodegroup.Outcome
 		says    string
 	}{
-		"throttled":                      {coded(400, "Throttling", "Rate exceeded"), nodegroup.OutcomeLater, "Rate exceeded (Throttling)"},
-		"throttled, documented code":     {coded(400, "RateExceeded", "Rate exceeded"), nodegroup.OutcomeLater, ""},
-		"throttled by EC2":               {coded(503, "RequestLimitExceeded", "Request limit exceeded."), nodegroup.OutcomeLater, "Request limit exceeded ("},
-		"scaling activity in progress":   {answered(400, &at.ScalingActivityInProgressFault{Message: sdk.String("busy")}), nodegroup.OutcomeLater, "busy"},
-		"resource contention":            {answered(500, &at.ResourceContentionFault{Message: sdk.String("pending update")}), nodegroup.OutcomeLater, ""},
-		"same token in flight":           {answered(400, &at.IdempotentCallInProgressFault{}), nodegroup.OutcomeLater, ""},
-		"version not visible yet":        {coded(400, "ValidationError", "You must use a valid fully-formed launch template. Could not find the specified version 8 for the launch template with ID lt-0a."), nodegroup.OutcomeLater, ""},
-		"instance gone":                  {coded(400, "ValidationError", noInstance), nodegroup.OutcomeMoved, "No managed instance"},
-		"instance of no group":           {coded(400, "ValidationError", "The instance i-1 is not part of Auto Scaling group workers."), nodegroup.OutcomeMoved, ""},
-		"instance unknown to EC2":        {coded(400, "InvalidInstanceID.NotFound", "The instance ID 'i-1' does not exist"), nodegroup.OutcomeMoved, ""},
-		"group gone":                     {coded(400, "ValidationError", "AutoScalingGroup name not found - AutoScalingGroup workers not found"), nodegroup.OutcomeMoved, ""},
-		"maximum lowered meanwhile":      {coded(400, "ValidationError", "New SetDesiredCapacity value 9 is above max value 8 for the AutoScalingGroup."), nodegroup.OutcomeMoved, ""},
-		"minimum size":                   {coded(400, "ValidationError", minSize), nodegroup.OutcomeExhausted, "equals minSize"},
-		"no capacity":                    {coded(400, "InsufficientInstanceCapacity", "We currently do not have sufficient capacity"), nodegroup.OutcomeExhausted, ""},
-		"vCPU quota":                     {coded(400, "VcpuLimitExceeded", "You have requested more vCPU capacity"), nodegroup.OutcomeExhausted, ""},
-		"addresses":                      {coded(400, "InsufficientFreeAddressesInSubnet", "Not enough free addresses"), nodegroup.OutcomeExhausted, ""},
-		"EKS updates it already":         {coded(409, "ResourceInUseException", "busy"), nodegroup.OutcomeMoved, ""},
-		"unknown to EKS":                 {coded(404, "ResourceNotFoundException", "no"), nodegroup.OutcomeMoved, ""},
-		"throttled by EKS":               {coded(429, "ThrottlingException", "Rate exceeded"), nodegroup.OutcomeLater, ""},
-		"fault of EKS":                   {coded(500, "ServerException", "oops"), nodegroup.OutcomeUnclear, ""},
-		"EKS is not there":               {coded(503, "ServiceUnavailableException", "oops"), nodegroup.OutcomeUnclear, ""},
-		"denied, resource as well":       {coded(403, "AccessDeniedException", denial+" because no policy allows it"), nodegroup.OutcomeFatal, "IAM action ec2:RunInstances on arn:aws:ec2:*:*:instance/*"},
-		"denied, action in the message":  {coded(403, "AccessDenied", denial), nodegroup.OutcomeFatal, "IAM action ec2:RunInstances"},
-		"denied, action of the request":  {coded(403, "AccessDenied", "no"), nodegroup.OutcomeFatal, "IAM action autoscaling:TerminateInstanceInAutoScalingGroup"},
-		"denied by EC2":                  {coded(403, "UnauthorizedOperation", "You are not authorized to perform this operation."), nodegroup.OutcomeFatal, "IAM action"},
-		"expired":                        {coded(403, "ExpiredToken", "The security token included in the request is expired"), nodegroup.OutcomeFatal, "aws sso login"},
-		"expired, EC2":                   {coded(400, "RequestExpired", "Request has expired."), nodegroup.OutcomeFatal, "expired"},
-		"invalid key":                    {coded(403, "InvalidClientTokenId", "The security token included in the request is invalid."), nodegroup.OutcomeFatal, "check the credentials"},
-		"wrong signature":                {coded(403, "SignatureDoesNotMatch", "Signature expired"), nodegroup.OutcomeFatal, "clock"},
-		"instance refresh":               {answered(400, &at.InstanceRefreshInProgressFault{}), nodegroup.OutcomeFatal, "cancel-instance-refresh"},
-		"token used otherwise":           {answered(400, &at.IdempotentParameterMismatchError{}), nodegroup.OutcomeFatal, "token"},
-		"other validation error":         {coded(400, "ValidationError", "Max bound, 1, must be greater than or equal to min bound, 3"), nodegroup.OutcomeFatal, "Max bound"},
-		"unknown code, request at fault": {coded(400, "Invented", "no"), nodegroup.OutcomeFatal, "no (Invented)"},
-		"unknown code, server at fault":  {coded(502, "Invented", "no"), nodegroup.OutcomeUnclear, ""},
-		"internal failure":               {coded(500, "InternalFailure", "An internal error has occurred."), nodegroup.OutcomeUnclear, ""},
-		"service unavailable":            {coded(503, "ServiceUnavailable", ""), nodegroup.OutcomeUnclear, ": ServiceUnavailable"},
-		"answer that is no answer":       {answered(502, &smithy.DeserializationError{Err: errors.New("<html>")}), nodegroup.OutcomeUnclear, ""},
-		"deadline":                       {unsent(context.DeadlineExceeded), nodegroup.OutcomeUnclear, "no answer from AWS in time"},
+		"throttled":                      {errorWithCode(400, "Throttling", "Rate exceeded"), nodegroup.OutcomeLater, "Rate exceeded (Throttling)"},
+		"throttled, documented code":     {errorWithCode(400, "RateExceeded", "Rate exceeded"), nodegroup.OutcomeLater, ""},
+		"throttled by EC2":               {errorWithCode(503, "RequestLimitExceeded", "Request limit exceeded."), nodegroup.OutcomeLater, "Request limit exceeded ("},
+		"scaling activity in progress":   {errorAnswer(400, &at.ScalingActivityInProgressFault{Message: sdk.String("busy")}), nodegroup.OutcomeLater, "busy"},
+		"resource contention":            {errorAnswer(500, &at.ResourceContentionFault{Message: sdk.String("pending update")}), nodegroup.OutcomeLater, ""},
+		"same token in flight":           {errorAnswer(400, &at.IdempotentCallInProgressFault{}), nodegroup.OutcomeLater, ""},
+		"version not visible yet":        {errorWithCode(400, "ValidationError", "You must use a valid fully-formed launch template. Could not find the specified version 8 for the launch template with ID lt-0a."), nodegroup.OutcomeLater, ""},
+		"instance gone":                  {errorWithCode(400, "ValidationError", noInstance), nodegroup.OutcomeMoved, "No managed instance"},
+		"instance of no group":           {errorWithCode(400, "ValidationError", "The instance i-1 is not part of Auto Scaling group workers."), nodegroup.OutcomeMoved, ""},
+		"instance unknown to EC2":        {errorWithCode(400, "InvalidInstanceID.NotFound", "The instance ID 'i-1' does not exist"), nodegroup.OutcomeMoved, ""},
+		"group gone":                     {errorWithCode(400, "ValidationError", "AutoScalingGroup name not found - AutoScalingGroup workers not found"), nodegroup.OutcomeMoved, ""},
+		"maximum lowered meanwhile":      {errorWithCode(400, "ValidationError", "New SetDesiredCapacity value 9 is above max value 8 for the AutoScalingGroup."), nodegroup.OutcomeMoved, ""},
+		"minimum size":                   {errorWithCode(400, "ValidationError", minSize), nodegroup.OutcomeExhausted, "equals minSize"},
+		"no capacity":                    {errorWithCode(400, "InsufficientInstanceCapacity", "We currently do not have sufficient capacity"), nodegroup.OutcomeExhausted, ""},
+		"vCPU quota":                     {errorWithCode(400, "VcpuLimitExceeded", "You have requested more vCPU capacity"), nodegroup.OutcomeExhausted, ""},
+		"addresses":                      {errorWithCode(400, "InsufficientFreeAddressesInSubnet", "Not enough free addresses"), nodegroup.OutcomeExhausted, ""},
+		"EKS updates it already":         {errorWithCode(409, "ResourceInUseException", "busy"), nodegroup.OutcomeMoved, ""},
+		"unknown to EKS":                 {errorWithCode(404, "ResourceNotFoundException", "no"), nodegroup.OutcomeMoved, ""},
+		"throttled by EKS":               {errorWithCode(429, "ThrottlingException", "Rate exceeded"), nodegroup.OutcomeLater, ""},
+		"fault of EKS":                   {errorWithCode(500, "ServerException", "oops"), nodegroup.OutcomeUnclear, ""},
+		"EKS is not there":               {errorWithCode(503, "ServiceUnavailableException", "oops"), nodegroup.OutcomeUnclear, ""},
+		"denied, resource as well":       {errorWithCode(403, "AccessDeniedException", denial+" because no policy allows it"), nodegroup.OutcomeFatal, "IAM action ec2:RunInstances on arn:aws:ec2:*:*:instance/*"},
+		"denied, action in the message":  {errorWithCode(403, "AccessDenied", denial), nodegroup.OutcomeFatal, "IAM action ec2:RunInstances"},
+		"denied, action of the request":  {errorWithCode(403, "AccessDenied", "no"), nodegroup.OutcomeFatal, "IAM action autoscaling:TerminateInstanceInAutoScalingGroup"},
+		"denied by EC2":                  {errorWithCode(403, "UnauthorizedOperation", "You are not authorized to perform this operation."), nodegroup.OutcomeFatal, "IAM action"},
+		"expired":                        {errorWithCode(403, "ExpiredToken", "The security token included in the request is expired"), nodegroup.OutcomeFatal, "aws sso login"},
+		"expired, EC2":                   {errorWithCode(400, "RequestExpired", "Request has expired."), nodegroup.OutcomeFatal, "expired"},
+		"invalid key":                    {errorWithCode(403, "InvalidClientTokenId", "The security token included in the request is invalid."), nodegroup.OutcomeFatal, "check the credentials"},
+		"wrong signature":                {errorWithCode(403, "SignatureDoesNotMatch", "Signature expired"), nodegroup.OutcomeFatal, "clock"},
+		"instance refresh":               {errorAnswer(400, &at.InstanceRefreshInProgressFault{}), nodegroup.OutcomeFatal, "cancel-instance-refresh"},
+		"token used otherwise":           {errorAnswer(400, &at.IdempotentParameterMismatchError{}), nodegroup.OutcomeFatal, "token"},
+		"other validation error":         {errorWithCode(400, "ValidationError", "Max bound, 1, must be greater than or equal to min bound, 3"), nodegroup.OutcomeFatal, "Max bound"},
+		"unknown code, request at fault": {errorWithCode(400, "Invented", "no"), nodegroup.OutcomeFatal, "no (Invented)"},
+		"unknown code, server at fault":  {errorWithCode(502, "Invented", "no"), nodegroup.OutcomeUnclear, ""},
+		"internal failure":               {errorWithCode(500, "InternalFailure", "An internal error has occurred."), nodegroup.OutcomeUnclear, ""},
+		"service unavailable":            {errorWithCode(503, "ServiceUnavailable", ""), nodegroup.OutcomeUnclear, ": ServiceUnavailable"},
+		"answer that is no answer":       {errorAnswer(502, &smithy.DeserializationError{Err: errors.New("<html>")}), nodegroup.OutcomeUnclear, ""},
+		"deadline":                       {errorWithoutAnswer(context.DeadlineExceeded), nodegroup.OutcomeUnclear, "no answer from AWS in time"},
 		"cancelled":                      {&smithy.OperationError{Err: &smithy.CanceledError{Err: context.Canceled}}, nodegroup.OutcomeUnclear, ""},
-		"connection lost":                {unsent(&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}), nodegroup.OutcomeUnclear, "connection reset"},
-		"nobody listens":                 {unsent(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}), nodegroup.OutcomeLater, "dial tcp: connection refused"},
-		"no such host":                   {unsent(&net.DNSError{Err: "no such host", Name: "x", IsNotFound: true}), nodegroup.OutcomeLater, ""},
+		"connection lost":                {errorWithoutAnswer(&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}), nodegroup.OutcomeUnclear, "connection reset"},
+		"nobody listens":                 {errorWithoutAnswer(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}), nodegroup.OutcomeLater, "dial tcp: connection refused"},
+		"no such host":                   {errorWithoutAnswer(&net.DNSError{Err: "no such host", Name: "x", IsNotFound: true}), nodegroup.OutcomeLater, ""},
 		"no credentials": {
 			&smithy.OperationError{ServiceID: "Auto Scaling", Err: fmt.Errorf("get identity: %w", errors.New("get credentials: no EC2 IMDS role found"))},
 			nodegroup.OutcomeFatal, "aws sso login",
 		},
 		"no role without the network": {
-			unidentified(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no route to host")}), nodegroup.OutcomeLater, "no route to host",
+			credentialRenewalError(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no route to host")}), nodegroup.OutcomeLater, "no route to host",
 		},
 		"no role, the connection was lost": {
-			unidentified(&net.OpError{Op: "read", Net: "tcp", Err: errors.New("connection reset by peer")}), nodegroup.OutcomeUnclear, "reset",
+			credentialRenewalError(&net.OpError{Op: "read", Net: "tcp", Err: errors.New("connection reset by peer")}), nodegroup.OutcomeUnclear, "reset",
 		},
-		"no role, throttled":      {unidentified(coded(400, "Throttling", "Rate exceeded")), nodegroup.OutcomeLater, "Rate exceeded"},
-		"no role, server's fault": {unidentified(coded(503, "ServiceUnavailable", "")), nodegroup.OutcomeUnclear, "ServiceUnavailable"},
-		"no role, refused":        {unidentified(coded(401, "UnauthorizedException", "Session token not found or invalid")), nodegroup.OutcomeFatal, "aws sso login"},
-		"single sign-on ended":    {unsent(&ssocreds.InvalidTokenError{}), nodegroup.OutcomeFatal, "aws sso login"},
+		"no role, throttled":      {credentialRenewalError(errorWithCode(400, "Throttling", "Rate exceeded")), nodegroup.OutcomeLater, "Rate exceeded"},
+		"no role, server's fault": {credentialRenewalError(errorWithCode(503, "ServiceUnavailable", "")), nodegroup.OutcomeUnclear, "ServiceUnavailable"},
+		"no role, refused":        {credentialRenewalError(errorWithCode(401, "UnauthorizedException", "Session token not found or invalid")), nodegroup.OutcomeFatal, "aws sso login"},
+		"single sign-on ended":    {errorWithoutAnswer(&ssocreds.InvalidTokenError{}), nodegroup.OutcomeFatal, "aws sso login"},
 		"signing in takes too long": {
 			&smithy.OperationError{ServiceID: "Auto Scaling", Err: fmt.Errorf("get identity: %w", context.DeadlineExceeded)}, nodegroup.OutcomeUnclear, "",
 		},
@@ -151,14 +151,14 @@ func TestClassifiedErrorsKeepTheirClass(t *testing.T) {
 // TestLogCredentialError checks that the error of a credential chain does not show the requests of its links.
 func TestLogCredentialError(t *testing.T) {
 	long := errors.New("failed to refresh cached credentials, no EC2 IMDS role found, operation error ec2imds: GetMetadata, request canceled")
-	err := logCredentialError(long)
+	err := shortenCredentialError(long)
 	if got, want := err.Error(), "failed to refresh cached credentials, no EC2 IMDS role found; -v 4 shows more"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if !errors.Is(err, long) {
 		t.Error("the short error does not wrap the long one")
 	}
-	if got := logCredentialError(errors.New("no profile")).Error(); got != "no profile" {
+	if got := shortenCredentialError(errors.New("no profile")).Error(); got != "no profile" {
 		t.Errorf("an error without requests is changed to %q", got)
 	}
 }

@@ -14,7 +14,7 @@ type explanation struct{ cause, remedy string }
 
 // explanationOf explains a code of a failed update or of an unhealthy node group.
 func explanationOf(code string) explanation {
-	for _, table := range []map[string]explanation{nodeExplanations(), networkExplanations(), ownExplanations(), permissionExplanations()} {
+	for _, table := range []map[string]explanation{nodeExplanations(), networkExplanations(), eksResourceExplanations(), permissionExplanations()} {
 		if e, ok := table[code]; ok {
 			return e
 		}
@@ -73,8 +73,8 @@ func networkExplanations() map[string]explanation {
 	}
 }
 
-// ownExplanations explains the codes of the resources that EKS keeps for the group.
-func ownExplanations() map[string]explanation {
+// eksResourceExplanations explains the codes of the resources that EKS keeps for the group.
+func eksResourceExplanations() map[string]explanation {
 	noTemplate := explanation{"its launch template was deleted", "create a new node group"}
 	return map[string]explanation{
 		"Ec2LaunchTemplateNotFound":             noTemplate,
@@ -101,10 +101,10 @@ func permissionExplanations() map[string]explanation {
 	}
 }
 
-// explainUpdate returns one line that says why an update failed and what to do, with the resources
+// explainFailedUpdate returns one line that says why an update failed and what to do, with the resources
 // that EKS names. force reports that the update ignored budgets. Further failures are listed by
 // their code only.
-func explainUpdate(failures []kt.ErrorDetail, force bool) (code, text string, resources []string) {
+func explainFailedUpdate(failures []kt.ErrorDetail, force bool) (code, text string, resources []string) {
 	if len(failures) == 0 {
 		return "", "EKS does not say why: read the node group's update history in the console", nil
 	}
@@ -126,22 +126,22 @@ func explainUpdate(failures []kt.ErrorDetail, force bool) (code, text string, re
 	if first.ErrorCode == kt.ErrorCodePodEvictionFailure && force {
 		e.remedy = "check the pods that are left on the node"
 	}
-	text = explainCode(e, string(first.ErrorCode), sdk.ToString(first.ErrorMessage), resources)
+	text = formatExplanation(e, string(first.ErrorCode), sdk.ToString(first.ErrorMessage), resources)
 	if len(others) > 0 {
 		text = fmt.Sprintf("%s; EKS also reports %s", text, strings.Join(slices.Compact(others), ", "))
 	}
 	return string(first.ErrorCode), text, resources
 }
 
-// explainIssue returns one line that says why a node group is not healthy and what to do.
-func explainIssue(issue kt.Issue) string {
+// explainHealthIssue returns one line that says why a node group is not healthy and what to do.
+func explainHealthIssue(issue kt.Issue) string {
 	code := string(issue.Code)
-	return explainCode(explanationOf(code), code, sdk.ToString(issue.Message), issue.ResourceIds)
+	return formatExplanation(explanationOf(code), code, sdk.ToString(issue.Message), issue.ResourceIds)
 }
 
-// explainCode returns an explanation with EKS's own message: "new nodes did not come up (i-1, i-2)
+// formatExplanation returns an explanation with EKS's own message: "new nodes did not come up (i-1, i-2)
 // [NodeCreationFailure: Instances failed to join the kubernetes cluster]: look at them".
-func explainCode(e explanation, code, message string, resources []string) string {
+func formatExplanation(e explanation, code, message string, resources []string) string {
 	text := e.cause
 	if len(resources) > 0 {
 		const shown = 5

@@ -31,7 +31,7 @@ func TestEveryEKSErrorCodeIsExplained(t *testing.T) {
 		if (e == unexplained) != other {
 			t.Errorf("%s: got %+v", code, e)
 		}
-		text := explainIssue(kt.Issue{Code: kt.NodegroupIssueCode(code), Message: sdk.String("So it\nis."), ResourceIds: []string{"i-1"}})
+		text := explainHealthIssue(kt.Issue{Code: kt.NodegroupIssueCode(code), Message: sdk.String("So it\nis."), ResourceIds: []string{"i-1"}})
 		if strings.Contains(text, "\n") || !strings.Contains(text, " (i-1) ["+code+": So it is]: ") {
 			t.Errorf("%s: got %q", code, text)
 		}
@@ -81,7 +81,7 @@ func TestFailedEKSUpdatesAreExplained(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			code, text, ids := explainUpdate(c.failures, c.force)
+			code, text, ids := explainFailedUpdate(c.failures, c.force)
 			if code != c.code || text != c.text || strings.Join(ids, " ") != c.ids {
 				t.Errorf("got %s, %v\n%s\nwant\n%s", code, ids, text, c.text)
 			}

@@ -22,7 +22,7 @@ func describeImage(i et.Image) image {
 	name := sdk.ToString(i.Name)
 	return image{
 		id: sdk.ToString(i.ImageId), arch: string(i.Architecture),
-		kubernetes: kubernetesOf(name, sdk.ToString(i.Description)), family: familyOf(name),
+		kubernetes: kubernetesOfImage(name, sdk.ToString(i.Description)), family: osFamilyOf(name),
 	}
 }
 
@@ -34,8 +34,8 @@ var (
 	nameVersion        = regexp.MustCompile(`(?:^amazon-eks-(?:\w+-)*|^bottlerocket-aws-k8s-|^ubuntu-eks(?:-pro)?/k8s_|EKS_Optimized-)(1\.[0-9]+)(?:[-/]|$)`)
 )
 
-// kubernetesOf returns the kubelet's version in an EKS-optimized image, "" for any other image.
-func kubernetesOf(name, description string) string {
+// kubernetesOfImage returns the kubelet's version in an EKS-optimized image, "" for any other image.
+func kubernetesOfImage(name, description string) string {
 	for _, found := range [][]string{descriptionVersion.FindStringSubmatch(description), nameVersion.FindStringSubmatch(name)} {
 		if found != nil {
 			return "v" + found[1]
@@ -44,8 +44,8 @@ func kubernetesOf(name, description string) string {
 	return ""
 }
 
-// familyOf returns the operating system of an EKS-optimized image, "" for any other image.
-func familyOf(name string) string {
+// osFamilyOf returns the operating system of an EKS-optimized image, "" for any other image.
+func osFamilyOf(name string) string {
 	switch {
 	case strings.HasPrefix(name, "amazon-eks-") && strings.Contains(name, "al2023"):
 		return "Amazon Linux 2023"
@@ -62,9 +62,9 @@ func familyOf(name string) string {
 	}
 }
 
-// incompatibleImage returns why nodes cannot move from one image to the other by changing only the
+// imageIncompatibility returns why nodes cannot move from one image to the other by changing only the
 // image, "" if they can.
-func incompatibleImage(from, to image, wanted string) string {
+func imageIncompatibility(from, to image, wanted string) string {
 	switch {
 	case to.id == "":
 		return "there is no image " + wanted + " in this region that this account may use: check the ID and the region"

@@ -48,7 +48,7 @@ func TestUnsuitableTargetImagesAreRejected(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := incompatibleImage(c.from, c.to, "ami-2")
+			got := imageIncompatibility(c.from, c.to, "ami-2")
 			if (got == "") != (c.says == "") || !strings.Contains(got, c.says) {
 				t.Errorf("got %q, want %q", got, c.says)
 			}

@@ -11,9 +11,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// stateOf maps a lifecycle state. The states of a warm pool, of root volume replacement and states
+// instanceStateOf maps a lifecycle state. The states of a warm pool, of root volume replacement and states
 // that AWS adds later are unknown. (EC2 Auto Scaling API, Instance.LifecycleState.)
-func stateOf(s at.LifecycleState) nodegroup.InstanceState {
+func instanceStateOf(s at.LifecycleState) nodegroup.InstanceState {
 	name, _, _ := strings.Cut(string(s), ":")
 	switch at.LifecycleState(name) {
 	case at.LifecycleStatePending:
@@ -63,24 +63,24 @@ func (s *launchSource) candidateLaunches(instanceType string) []launch {
 func (s *launchSource) judgeInstance(l launch, instanceType string) (outdated bool, why string) {
 	candidates := s.candidateLaunches(instanceType)
 	for _, want := range candidates {
-		if l.differsFrom(want, s.imageOnly) == "" {
+		if l.differenceFrom(want, s.imageOnly) == "" {
 			return false, ""
 		}
 	}
-	return true, l.differsFrom(candidates[0], s.imageOnly)
+	return true, l.differenceFrom(candidates[0], s.imageOnly)
 }
 
-// differsFrom returns why an instance launched by l is not current, "" if it is.
-func (l launch) differsFrom(want launch, imageOnly bool) string {
+// differenceFrom returns why an instance launched by l is not current, "" if it is.
+func (l launch) differenceFrom(want launch, imageOnly bool) string {
 	switch {
 	case want.configuration != "" && l.configuration == want.configuration:
 		return ""
 	case l.configuration != "":
-		return fmt.Sprintf("launch configuration %s, wanted %s", l.configuration, want.labelText())
+		return fmt.Sprintf("launch configuration %s, wanted %s", l.configuration, want.displayName())
 	case l.template == "":
-		return fmt.Sprintf("template unknown, wanted %s", want.labelText())
+		return fmt.Sprintf("template unknown, wanted %s", want.displayName())
 	case l.template != want.template:
-		return fmt.Sprintf("template %s, wanted %s", l.labelText(), want.labelText())
+		return fmt.Sprintf("template %s, wanted %s", l.displayName(), want.displayName())
 	case !imageOnly && l.version != want.version:
 		return fmt.Sprintf("template version %d, wanted %d", l.version, want.version)
 	case l.image != "" && want.image != "" && l.image != want.image:

@@ -40,37 +40,37 @@ func managedNameOf(g *at.AutoScalingGroup) (name managedName, ok bool) {
 	return name, name.nodegroup != ""
 }
 
-// addTo appends the options that name the node group to a command of the AWS CLI.
-func (n managedName) addTo(command string) string {
+// appendOptionsTo appends the options that name the node group to a command of the AWS CLI.
+func (n managedName) appendOptionsTo(command string) string {
 	return command + " " + shell.Option("--cluster-name", n.cluster) + " " + shell.Option("--nodegroup-name", n.nodegroup)
 }
 
-// describeManaged describes the node group by its Auto Scaling group. EKS itself manages zones, processes and the launch
+// describeNodegroup describes the node group by its Auto Scaling group. EKS itself manages zones, processes and the launch
 // template, so these fields stay empty.
-func describeManaged(g *at.AutoScalingGroup, name managedName) nodegroup.Group {
+func describeNodegroup(g *at.AutoScalingGroup, name managedName) nodegroup.Group {
 	out := describeGroup(g)
 	out.Name, out.Kind, out.Can.NameZone, out.Quiesce, out.Follows = name.nodegroup, "EKS managed node group", true, nil, ""
 	out.Managed = &nodegroup.Managed{
 		MaxUnavailable: nodegroup.Quantity{N: 1}, MaxSurge: nodegroup.Quantity{N: 2, PerZone: true}, SurgeCoversUnavailable: true, // EKS E05, E21
-		ChangeWidth:  name.addTo("aws eks update-nodegroup-config") + " --update-config maxUnavailable=NUMBER",
+		ChangeWidth:  name.appendOptionsTo("aws eks update-nodegroup-config") + " --update-config maxUnavailable=NUMBER",
 		DrainTimeout: 15 * time.Minute, Settle: time.Minute, // EKS E41, E44
 		DrawsNodes: true, PollInterval: 5 * time.Second, // EKS E40; kubectl drain evicts again as often
 	}
 	return out
 }
 
-// managedFacts is what AWS reports about a managed node group besides its Auto Scaling group.
-type managedFacts struct {
+// nodegroupFacts is what AWS reports about a managed node group besides its Auto Scaling group.
+type nodegroupFacts struct {
 	nodegroup   kt.Nodegroup
 	own, wanted managedRevision
 	// update is the newest update, nil if there is none. force is true if this Provider started it with force; EKS does not
 	// report that.
 	update *kt.Update
 	force  bool
-	// machines is the AMI of instances as EC2 reports it, images describes AMIs. Each may be incomplete.
-	machines map[string]string
-	images   map[string]image
-	failure  nodegroup.LaunchFailure
+	// instanceImages is the AMI of instances as EC2 reports it, images describes AMIs. Each may be incomplete.
+	instanceImages map[string]string
+	images         map[string]image
+	failure        nodegroup.LaunchFailure
 	// problem is why the group cannot move to the target, "" if it can. absent is true if the problem is that the target does not
 	// exist.
 	problem string
@@ -81,14 +81,14 @@ type managedFacts struct {
 	unverified string
 }
 
-// addManagedFacts adds the facts to the description.
-func addManagedFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *managedFacts) {
+// addNodegroupFacts adds the facts to the description.
+func addNodegroupFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *nodegroupFacts) {
 	out.Pointed, out.Wanted, out.LaunchFailure = f.own.describeRevision(), f.wanted.describeRevision(), f.failure
 	out.Unread = f.unread
 	if f.unverified != "" {
 		out.Unread = append(out.Unread, f.unverified)
 	}
-	addWidth(out.Managed, f.nodegroup.UpdateConfig)
+	addUpdateWidth(out.Managed, f.nodegroup.UpdateConfig)
 	if out.Managed.TerminateFirst {
 		out.Managed.AddFirst = addFirstCommand(g, out.Managed.MaxUnavailable)
 	}
@@ -104,15 +104,15 @@ func addManagedFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *managedFac
 
 // refusalReason returns why EKS must not be asked to upgrade the node group, with the remedy; "" if it may be. While EKS is
 // already upgrading the node group, its health and status are no reason: the upgrade can still be followed.
-func (f *managedFacts) refusalReason(g *at.AutoScalingGroup) string {
+func (f *nodegroupFacts) refusalReason(g *at.AutoScalingGroup) string {
 	if u := f.update; u != nil && u.Type == kt.UpdateTypeVersionUpdate && operationState(u.Status) == nodegroup.OperationRunning {
 		return f.problem
 	}
-	return cmp.Or(refuseDeleted(g), refuseStatus(&f.nodegroup), refuseUpdate(&f.nodegroup, f.update), f.problem, refuseSuspended(g))
+	return cmp.Or(refuseDeleted(g), refuseNodegroupStatus(&f.nodegroup), refuseOtherUpdate(&f.nodegroup, f.update), f.problem, refuseSuspended(g))
 }
 
-// addWidth sets how many nodes EKS replaces at the same time. The default is one node (EKS E04, E05, E07, E09).
-func addWidth(m *nodegroup.Managed, c *kt.NodegroupUpdateConfig) {
+// addUpdateWidth sets how many nodes EKS replaces at the same time. The default is one node (EKS E04, E05, E07, E09).
+func addUpdateWidth(m *nodegroup.Managed, c *kt.NodegroupUpdateConfig) {
 	if c == nil {
 		return
 	}
@@ -133,12 +133,12 @@ func addFirstCommand(g *at.AutoScalingGroup, width nodegroup.Quantity) string {
 	if width.Percent {
 		kept = fmt.Sprintf("maxUnavailablePercentage=%d", width.N)
 	}
-	return name.addTo("aws eks update-nodegroup-config") + " --update-config " + kept + ",updateStrategy=" + string(kt.NodegroupUpdateStrategiesDefault)
+	return name.appendOptionsTo("aws eks update-nodegroup-config") + " --update-config " + kept + ",updateStrategy=" + string(kt.NodegroupUpdateStrategiesDefault)
 }
 
 // judgeInstance compares one instance with the wanted revision.
-func (f *managedFacts) judgeInstance(i at.Instance) (own nodegroup.Revision, outdated bool, why string) {
-	ami := cmp.Or(sdk.ToString(i.ImageId), f.machines[sdk.ToString(i.InstanceId)])
+func (f *nodegroupFacts) judgeInstance(i at.Instance) (own nodegroup.Revision, outdated bool, why string) {
+	ami := cmp.Or(sdk.ToString(i.ImageId), f.instanceImages[sdk.ToString(i.InstanceId)])
 	if outdated, why = f.judgeImage(ami); !outdated && ami != "" {
 		return f.wanted.describeRevision(), false, ""
 	}
@@ -149,7 +149,7 @@ func (f *managedFacts) judgeInstance(i at.Instance) (own nodegroup.Revision, out
 // no evidence: EKS owns it and changes it late. If the wanted AMI is not known, the release that EKS reports decides. EKS updates
 // it when all nodes have that release. The version of a user's template is compared by the labels of nodes instead. An instance
 // whose AMI is not known yet is a new one.
-func (f *managedFacts) judgeImage(ami string) (outdated bool, why string) {
+func (f *nodegroupFacts) judgeImage(ami string) (outdated bool, why string) {
 	switch want := f.wanted.image; {
 	case want != "" && (ami == "" || ami == want):
 		return false, ""
@@ -180,14 +180,14 @@ func describeOperation(u *kt.Update, wanted *managedRevision, force bool) nodegr
 		op.To = describeUpdateTarget(u, wanted)
 	}
 	if op.State == nodegroup.OperationFailed {
-		op.Code, op.Failure, op.Resources = explainUpdate(u.Errors, force)
-		op.Cause = causeOf(op.Code)
+		op.Code, op.Failure, op.Resources = explainFailedUpdate(u.Errors, force)
+		op.Cause = failureCauseOf(op.Code)
 	}
 	return op
 }
 
-// causeOf maps the code of an update's first error to a cause (EKS E33, E42).
-func causeOf(code string) nodegroup.FailureCause {
+// failureCauseOf maps the code of an update's first error to a cause (EKS E33, E42).
+func failureCauseOf(code string) nodegroup.FailureCause {
 	switch kt.ErrorCode(code) {
 	case kt.ErrorCodePodEvictionFailure:
 		return nodegroup.DrainFailed
@@ -226,15 +226,15 @@ func describeUpdateTarget(u *kt.Update, wanted *managedRevision) nodegroup.Revis
 	} else {
 		to.byTemplate = false
 	}
-	if to.id() == wanted.id() {
+	if to.revisionID() == wanted.revisionID() {
 		return wanted.describeRevision()
 	}
 	return to.describeRevision()
 }
 
-// refuseStatus refuses node groups that EKS would not upgrade, or not reliably. Pods that could not be evicted are no reason,
+// refuseNodegroupStatus refuses node groups that EKS would not upgrade, or not reliably. Pods that could not be evicted are no reason,
 // because the next update evicts them again.
-func refuseStatus(g *kt.Nodegroup) string {
+func refuseNodegroupStatus(g *kt.Nodegroup) string {
 	name := managedName{sdk.ToString(g.ClusterName), sdk.ToString(g.NodegroupName)}
 	var issues []kt.Issue
 	if g.Health != nil {
@@ -242,15 +242,15 @@ func refuseStatus(g *kt.Nodegroup) string {
 	}
 	why := ""
 	if len(issues) > 0 {
-		why = ": " + explainIssue(issues[0])
+		why = ": " + explainHealthIssue(issues[0])
 	}
 	switch g.Status {
 	case kt.NodegroupStatusCreating:
-		return "EKS is still creating it: wait with " + name.addTo("aws eks wait nodegroup-active")
+		return "EKS is still creating it: wait with " + name.appendOptionsTo("aws eks wait nodegroup-active")
 	case kt.NodegroupStatusDeleting:
 		return "EKS is deleting it"
 	case kt.NodegroupStatusCreateFailed, kt.NodegroupStatusDeleteFailed:
-		return fmt.Sprintf("EKS could not create or delete it (%s)%s: delete it with %s", g.Status, why, name.addTo("aws eks delete-nodegroup"))
+		return fmt.Sprintf("EKS could not create or delete it (%s)%s: delete it with %s", g.Status, why, name.appendOptionsTo("aws eks delete-nodegroup"))
 	case kt.NodegroupStatusDegraded:
 		if why != "" {
 			return "EKS reports it as degraded" + why
@@ -259,9 +259,9 @@ func refuseStatus(g *kt.Nodegroup) string {
 	return ""
 }
 
-// refuseUpdate refuses node groups that EKS is changing in another way than by an upgrade. A running upgrade is no reason here:
+// refuseOtherUpdate refuses node groups that EKS is changing in another way than by an upgrade. A running upgrade is no reason here:
 // package upgrade decides whether to follow it.
-func refuseUpdate(g *kt.Nodegroup, u *kt.Update) string {
+func refuseOtherUpdate(g *kt.Nodegroup, u *kt.Update) string {
 	if u == nil || operationState(u.Status) != nodegroup.OperationRunning || u.Type == kt.UpdateTypeVersionUpdate {
 		return ""
 	}

@@ -16,15 +16,15 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// ofNodegroup makes an Auto Scaling group the one of node group web.
-func ofNodegroup(g *at.AutoScalingGroup) {
+// ownedByWeb makes an Auto Scaling group the one of node group web.
+func ownedByWeb(g *at.AutoScalingGroup) {
 	tagged("eks:nodegroup-name", "web")(g)
 	tagged("eks:cluster-name", "shop")(g)
 }
 
-// factsOf returns the facts of a node group whose wanted release is 1.33.4-20261201 with ami-2.
-func factsOf(g *kt.Nodegroup, change ...func(*managedFacts)) *managedFacts {
-	f := &managedFacts{nodegroup: *g, own: ownRevision(g)}
+// newFacts returns the facts of a node group whose wanted release is 1.33.4-20261201 with ami-2.
+func newFacts(g *kt.Nodegroup, change ...func(*nodegroupFacts)) *nodegroupFacts {
+	f := &nodegroupFacts{nodegroup: *g, own: ownRevision(g)}
 	f.wanted = f.own.withRelease(g.AmiType, "1.33", "1.33.4-20261201", "ami-2")
 	for _, c := range change {
 		c(f)
@@ -32,17 +32,17 @@ func factsOf(g *kt.Nodegroup, change ...func(*managedFacts)) *managedFacts {
 	return f
 }
 
-// describedManaged describes node group web of two instances, i-1 and i-2.
-func describedManaged(f *managedFacts, change ...func(*at.AutoScalingGroup)) nodegroup.Group {
-	asg := newGroup(append(change, ofNodegroup, with(newInstance("i-2"), newInstance("i-1")))...)
+// describeWeb describes node group web of two instances, i-1 and i-2.
+func describeWeb(f *nodegroupFacts, change ...func(*at.AutoScalingGroup)) nodegroup.Group {
+	asg := newGroup(append(change, ownedByWeb, withInstances(newInstance("i-2"), newInstance("i-1")))...)
 	name, _ := managedNameOf(asg)
-	out := describeManaged(asg, name)
-	addManagedFacts(&out, asg, f)
+	out := describeNodegroup(asg, name)
+	addNodegroupFacts(&out, asg, f)
 	return out
 }
 
 func TestDescribeManaged(t *testing.T) {
-	g := describedManaged(factsOf(newNodegroup(), func(f *managedFacts) { f.machines = map[string]string{"i-1": "ami-1", "i-2": "ami-2"} }))
+	g := describeWeb(newFacts(newNodegroup(), func(f *nodegroupFacts) { f.instanceImages = map[string]string{"i-1": "ami-1", "i-2": "ami-2"} }))
 	if g.Name != "web" || g.Kind != "EKS managed node group" || !g.Can.Resize || g.Desired != 2 || g.Max != 6 || !g.Can.NameZone || len(g.Quiesce) > 0 || g.Follows != "" {
 		t.Errorf("got %+v", g)
 	}
@@ -60,7 +60,7 @@ func TestDescribeManaged(t *testing.T) {
 
 // TestDescribeManagedInstances checks that the machines of a node group are judged by their AMI.
 func TestDescribeManagedInstances(t *testing.T) {
-	g := describedManaged(factsOf(newNodegroup(), func(f *managedFacts) { f.machines = map[string]string{"i-1": "ami-1", "i-2": "ami-2"} }))
+	g := describeWeb(newFacts(newNodegroup(), func(f *nodegroupFacts) { f.instanceImages = map[string]string{"i-1": "ami-1", "i-2": "ami-2"} }))
 	one, two := g.Instances[0], g.Instances[1]
 	if one.ID != "i-1" || !one.Outdated || one.Why != "image ami-1, wanted ami-2" || one.Revision.Image != "ami-1" {
 		t.Errorf("got %+v", one)
@@ -73,7 +73,7 @@ func TestDescribeManagedInstances(t *testing.T) {
 // TestNumbersThatEKSUsesToUpgradeANodeGroup checks the numbers that EKS uses to upgrade a node group (EKS E05, E21, E40,
 // E41, E44).
 func TestNumbersThatEKSUsesToUpgradeANodeGroup(t *testing.T) {
-	m := describedManaged(factsOf(newNodegroup())).Managed
+	m := describeWeb(newFacts(newNodegroup())).Managed
 	if m.MaxUnavailable.N != 1 || m.ResolveSurge(9, 3, 1) != 6 || m.ResolveSurge(9, 1, 5) != 5 {
 		t.Errorf("at most %s unavailable, %d and %d nodes added", m.MaxUnavailable, m.ResolveSurge(9, 3, 1), m.ResolveSurge(9, 1, 5))
 	}
@@ -95,7 +95,7 @@ func TestUpdateConfig(t *testing.T) {
 		"percentage": {&kt.NodegroupUpdateConfig{MaxUnavailablePercentage: sdk.Int32(25), UpdateStrategy: "MINIMAL"}, "25%", true},
 	}
 	for name, c := range cases {
-		g := describedManaged(factsOf(newNodegroup(func(g *kt.Nodegroup) { g.UpdateConfig = c.config })))
+		g := describeWeb(newFacts(newNodegroup(func(g *kt.Nodegroup) { g.UpdateConfig = c.config })))
 		if got := g.Managed.MaxUnavailable.String(); got != c.want || g.Managed.TerminateFirst != c.minimal {
 			t.Errorf("%s: got %s, %v", name, got, g.Managed.TerminateFirst)
 		}
@@ -110,19 +110,19 @@ func TestUpdateConfig(t *testing.T) {
 }
 
 func TestNodesWithAnotherImageAreOutdated(t *testing.T) {
-	unknown := func(f *managedFacts) { f.wanted.image = "" }
-	byTemplate := func(f *managedFacts) { f.wanted = f.own; f.wanted.byTemplate, f.wanted.Version = true, 8 }
+	unknown := func(f *nodegroupFacts) { f.wanted.image = "" }
+	byTemplate := func(f *nodegroupFacts) { f.wanted = f.own; f.wanted.byTemplate, f.wanted.Version = true, 8 }
 	cases := map[string]struct {
-		facts *managedFacts
+		facts *nodegroupFacts
 		ami   string
 		why   string
 	}{
-		"another AMI":                       {factsOf(newNodegroup()), "ami-1", "image ami-1, wanted ami-2"},
-		"the AMI":                           {factsOf(newNodegroup()), "ami-2", ""},
-		"EC2 does not know it yet":          {factsOf(newNodegroup()), "", ""},
-		"AMI not known, another release":    {factsOf(newNodegroup(), unknown), "ami-1", "release 1.33.4-20261101, wanted 1.33.4-20261201"},
-		"AMI not known, the same release":   {factsOf(newNodegroup(), unknown, func(f *managedFacts) { f.own.Release = f.wanted.Release }), "ami-1", ""},
-		"AMI not known, a template version": {factsOf(newNodegroup(ofTemplate), byTemplate), "ami-1", ""},
+		"another AMI":                       {newFacts(newNodegroup()), "ami-1", "image ami-1, wanted ami-2"},
+		"the AMI":                           {newFacts(newNodegroup()), "ami-2", ""},
+		"EC2 does not know it yet":          {newFacts(newNodegroup()), "", ""},
+		"AMI not known, another release":    {newFacts(newNodegroup(), unknown), "ami-1", "release 1.33.4-20261101, wanted 1.33.4-20261201"},
+		"AMI not known, the same release":   {newFacts(newNodegroup(), unknown, func(f *nodegroupFacts) { f.own.Release = f.wanted.Release }), "ami-1", ""},
+		"AMI not known, a template version": {newFacts(newNodegroup(usingTemplate), byTemplate), "ami-1", ""},
 	}
 	for name, c := range cases {
 		if outdated, why := c.facts.judgeImage(c.ami); why != c.why || outdated != (c.why != "") {
@@ -134,7 +134,7 @@ func TestNodesWithAnotherImageAreOutdated(t *testing.T) {
 // TestLabelsOfATemplateVersion checks that nodes of another version of the user's template are
 // outdated, whatever their AMI is (EKS E29).
 func TestLabelsOfATemplateVersion(t *testing.T) {
-	g := describedManaged(factsOf(newNodegroup(ofOwnAMI), func(f *managedFacts) { f.wanted = f.own; f.wanted.Version = 8 }))
+	g := describeWeb(newFacts(newNodegroup(usingCustomAMI), func(f *nodegroupFacts) { f.wanted = f.own; f.wanted.Version = 8 }))
 	want := map[string]string{"eks.amazonaws.com/sourceLaunchTemplateId": "lt-0a", "eks.amazonaws.com/sourceLaunchTemplateVersion": "8"}
 	if !maps.Equal(g.CurrentLabels, want) || g.Wanted.ID != "lt-0a:8" || g.Pointed.ID != "lt-0a:7" {
 		t.Errorf("got %v, %+v, %+v", g.CurrentLabels, g.Pointed, g.Wanted)
@@ -145,8 +145,8 @@ func TestImageLabelShowsWhetherNodeIsOutdated(t *testing.T) {
 	labelled := func(ami string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"eks.amazonaws.com/nodegroup-image": ami}}}
 	}
-	g := describedManaged(factsOf(newNodegroup()))
-	unknown := describedManaged(factsOf(newNodegroup(), func(f *managedFacts) { f.wanted.image = "" }))
+	g := describeWeb(newFacts(newNodegroup()))
+	unknown := describeWeb(newFacts(newNodegroup(), func(f *nodegroupFacts) { f.wanted.image = "" }))
 	other := nodegroup.Group{Wanted: g.Wanted}
 	for _, c := range []struct {
 		group        *nodegroup.Group
@@ -177,8 +177,8 @@ func newUpdate(status kt.UpdateStatus, params map[kt.UpdateParamType]string) *kt
 func TestEKSUpdatesAreDescribed(t *testing.T) {
 	released := map[kt.UpdateParamType]string{"Version": "1.33", "ReleaseVersion": "1.33.4-20261201"}
 	both := map[kt.UpdateParamType]string{"Version": "1.33", "ReleaseVersion": "1.33.4-20261201", "LaunchTemplateVersion": "8"}
-	wanted := factsOf(newNodegroup()).wanted
-	template := ownRevision(newNodegroup(ofOwnAMI))
+	wanted := newFacts(newNodegroup()).wanted
+	template := ownRevision(newNodegroup(usingCustomAMI))
 	template.Version = 8
 	cases := map[string]struct {
 		update *kt.Update
@@ -203,7 +203,7 @@ func TestEKSUpdatesAreDescribed(t *testing.T) {
 			if op.ID != "u-1" || op.Kind != string(c.update.Type) || op.State != c.state || op.To.ID != c.to || !op.Force || op.IsUpgrade() != (c.to != "") {
 				t.Errorf("got %+v", op)
 			}
-			if op.To.ID == c.wanted.id() && op.To != c.wanted.describeRevision() {
+			if op.To.ID == c.wanted.revisionID() && op.To != c.wanted.describeRevision() {
 				t.Errorf("it goes to what is wanted, and got %+v", op.To)
 			}
 		})
@@ -217,19 +217,19 @@ func TestEKSUpdatesAreDescribed(t *testing.T) {
 }
 
 func TestNodeGroupsThatCannotBeUpgradedAreRejected(t *testing.T) {
-	status := func(s kt.NodegroupStatus, issues ...kt.NodegroupIssueCode) *managedFacts {
-		return factsOf(newNodegroup(func(g *kt.Nodegroup) {
+	status := func(s kt.NodegroupStatus, issues ...kt.NodegroupIssueCode) *nodegroupFacts {
+		return newFacts(newNodegroup(func(g *kt.Nodegroup) {
 			g.Status, g.Health = s, &kt.NodegroupHealth{}
 			for _, code := range issues {
 				g.Health.Issues = append(g.Health.Issues, kt.Issue{Code: code, Message: sdk.String("so it is"), ResourceIds: []string{"eks-web"}})
 			}
 		}))
 	}
-	updating := func(kind kt.UpdateType, s kt.UpdateStatus) *managedFacts {
-		return factsOf(newNodegroup(), func(f *managedFacts) { f.update = &kt.Update{Id: sdk.String("u-1"), Type: kind, Status: s} })
+	updating := func(kind kt.UpdateType, s kt.UpdateStatus) *nodegroupFacts {
+		return newFacts(newNodegroup(), func(f *nodegroupFacts) { f.update = &kt.Update{Id: sdk.String("u-1"), Type: kind, Status: s} })
 	}
 	cases := map[string]struct {
-		facts  *managedFacts
+		facts  *nodegroupFacts
 		change func(*at.AutoScalingGroup)
 		says   string // empty if the group may be upgraded
 	}{
@@ -246,12 +246,12 @@ func TestNodeGroupsThatCannotBeUpgradedAreRejected(t *testing.T) {
 		"could not create": {facts: status("CREATE_FAILED", "IamNodeRoleNotFound"), says: "its node role or instance profile was deleted"},
 		"could not delete": {facts: status("DELETE_FAILED"), says: "aws eks delete-nodegroup --cluster-name shop"},
 		"upgrading":        {facts: updating("VersionUpdate", "InProgress")},
-		"upgrading, degraded": {facts: factsOf(newNodegroup(func(g *kt.Nodegroup) {
+		"upgrading, degraded": {facts: newFacts(newNodegroup(func(g *kt.Nodegroup) {
 			g.Status, g.Health = kt.NodegroupStatusDegraded, &kt.NodegroupHealth{Issues: []kt.Issue{{Code: "AsgInstanceLaunchFailures"}}}
-		}), func(f *managedFacts) { f.update = newUpdate("InProgress", nil) })},
+		}), func(f *nodegroupFacts) { f.update = newUpdate("InProgress", nil) })},
 		"configuring":       {facts: updating("ConfigUpdate", "InProgress"), says: "(ConfigUpdate u-1): wait until aws eks describe-update --name shop --nodegroup-name web --update-id u-1"},
 		"configured":        {facts: updating("ConfigUpdate", "Successful")},
-		"bad target":        {facts: factsOf(newNodegroup(), func(f *managedFacts) { f.problem = "no such release" }), says: "no such release"},
+		"bad target":        {facts: newFacts(newNodegroup(), func(f *nodegroupFacts) { f.problem = "no such release" }), says: "no such release"},
 		"suspended Launch":  {facts: status("ACTIVE"), change: suspended("Launch"), says: "resume-processes"},
 		"warm pool":         {facts: status("ACTIVE"), change: func(g *at.AutoScalingGroup) { g.WarmPoolConfiguration = &at.WarmPoolConfiguration{} }},
 		"EKS operates it":   {facts: status("ACTIVE"), change: func(g *at.AutoScalingGroup) { g.Operator = &at.Operator{Principal: sdk.String("eks.amazonaws.com")} }},
@@ -263,7 +263,7 @@ func TestNodeGroupsThatCannotBeUpgradedAreRejected(t *testing.T) {
 			if c.change != nil {
 				change = c.change
 			}
-			if got := describedManaged(c.facts, change).Refusal; (got != "") != (c.says != "") || !strings.Contains(got, c.says) || strings.Contains(got, "\n") {
+			if got := describeWeb(c.facts, change).Refusal; (got != "") != (c.says != "") || !strings.Contains(got, c.says) || strings.Contains(got, "\n") {
 				t.Errorf("got %q, want it to say %q", got, c.says)
 			}
 		})
@@ -309,27 +309,27 @@ func TestChooseNodegroup(t *testing.T) {
 // TestEndedEKSUpdatesAreNotReadAgain checks that updates which have ended are not read again, and which
 // update is the newest.
 func TestEndedEKSUpdatesAreNotReadAgain(t *testing.T) {
-	m, name := &managedMemory{}, managedName{"shop", "web"}
+	m, name := &managedCache{}, managedName{"shop", "web"}
 	update := func(id string, minute int, s kt.UpdateStatus) *kt.Update {
 		return &kt.Update{Id: sdk.String(id), Status: s, CreatedAt: sdk.Time(time.Unix(int64(60*minute), 0))}
 	}
-	if m.newestUpdate(name) != nil {
+	if m.newestEndedUpdate(name) != nil {
 		t.Error("there is an update before the first")
 	}
 	m.rememberUpdate(name, update("b", 2, "Successful"))
 	m.rememberUpdate(name, update("a", 1, "Failed"))
 	m.rememberUpdate(name, update("c", 3, "InProgress"))
-	if got := m.unknownUpdates(name, []string{"a", "b", "c", "d"}); !slices.Equal(got, []string{"c", "d"}) {
+	if got := m.updatesToRead(name, []string{"a", "b", "c", "d"}); !slices.Equal(got, []string{"c", "d"}) {
 		t.Errorf("unknown %v", got)
 	}
 	if got := m.listUpdates(name, false); len(got) != 1 || *got[0].Id != "c" {
 		t.Errorf("running %v", got)
 	}
 	m.rememberUpdate(name, update("c", 3, "Failed"))
-	if got := m.newestUpdate(name); *got.Id != "c" || len(m.listUpdates(name, false)) > 0 {
+	if got := m.newestEndedUpdate(name); *got.Id != "c" || len(m.listUpdates(name, false)) > 0 {
 		t.Errorf("got %+v, running %v", got, m.listUpdates(name, false))
 	}
-	if m.newestUpdate(managedName{"bank", "web"}) != nil {
+	if m.newestEndedUpdate(managedName{"bank", "web"}) != nil {
 		t.Error("an update of another cluster's node group")
 	}
 }

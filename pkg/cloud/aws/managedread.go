@@ -19,31 +19,31 @@ import (
 
 // managedGroups reads and changes EKS managed node groups.
 type managedGroups struct {
-	aws    *Provider // sends the requests to EC2 and Auto Scaling
-	eks    *eks.Client
-	ssm    *ssm.Client
-	memory managedMemory
+	aws   *Provider // sends the requests to EC2 and Auto Scaling
+	eks   *eks.Client
+	ssm   *ssm.Client
+	cache managedCache
 }
 
-// judgeManaged describes a managed node group from its Auto Scaling group, which was already read. For a listing it does not read
-// the update history. With an error it returns the group as describeManaged does.
-func (m *managedGroups) judgeManaged(ctx context.Context, asg *at.AutoScalingGroup, to string, listing bool) (nodegroup.Group, error) {
+// inspectNodegroup describes a managed node group from its Auto Scaling group, which was already read. For a listing it does not read
+// the update history. With an error it returns the group as describeNodegroup does.
+func (m *managedGroups) inspectNodegroup(ctx context.Context, asg *at.AutoScalingGroup, to string, listing bool) (nodegroup.Group, error) {
 	name, _ := managedNameOf(asg)
-	m.memory.autoscaling.keep(map[string]string{name.nodegroup: sdk.ToString(asg.AutoScalingGroupName)})
-	group := describeManaged(asg, name)
-	f, err := m.readManaged(ctx, asg, to, listing)
+	m.cache.autoscaling.add(map[string]string{name.nodegroup: sdk.ToString(asg.AutoScalingGroupName)})
+	group := describeNodegroup(asg, name)
+	f, err := m.readNodegroupFacts(ctx, asg, to, listing)
 	if err != nil {
 		return group, err
 	}
-	addManagedFacts(&group, asg, &f)
+	addNodegroupFacts(&group, asg, &f)
 	m.aws.rememberInstances(asg, &group)
 	return group, nil
 }
 
-// readManaged reads everything that is needed to judge the node group. If the node group cannot move to the target, f.problem
+// readNodegroupFacts reads everything that is needed to judge the node group. If the node group cannot move to the target, f.problem
 // says so and the current revision counts as wanted.
-func (m *managedGroups) readManaged(ctx context.Context, asg *at.AutoScalingGroup, to string, listing bool) (managedFacts, error) {
-	var f managedFacts
+func (m *managedGroups) readNodegroupFacts(ctx context.Context, asg *at.AutoScalingGroup, to string, listing bool) (nodegroupFacts, error) {
+	var f nodegroupFacts
 	name, _ := managedNameOf(asg)
 	out, err := m.eks.DescribeNodegroup(ctx, &eks.DescribeNodegroupInput{ClusterName: sdk.String(name.cluster), NodegroupName: sdk.String(name.nodegroup)})
 	if err != nil {
@@ -53,13 +53,13 @@ func (m *managedGroups) readManaged(ctx context.Context, asg *at.AutoScalingGrou
 		return f, fatalError("reading node group %q of cluster %q: EKS does not describe it", name.nodegroup, name.cluster)
 	}
 	f.nodegroup = *out.Nodegroup
-	m.aws.arns.keep(map[string]string{name.nodegroup: sdk.ToString(out.Nodegroup.NodegroupArn)})
+	m.aws.arns.add(map[string]string{name.nodegroup: sdk.ToString(out.Nodegroup.NodegroupArn)})
 	if !listing || f.nodegroup.Status == kt.NodegroupStatusUpdating {
-		err = m.readUpdates(ctx, name, &f)
+		err = m.readNewestUpdate(ctx, name, &f)
 		answer, answered := errors.AsType[smithy.APIError](err)
 		switch isIdle := f.nodegroup.Status == kt.NodegroupStatusActive; {
-		case isIdle && answered && isDenied(answer.ErrorCode()): // no update is under way
-			f.unread = describeUnread("how its last update ended is not known", err)
+		case isIdle && answered && isDeniedCode(answer.ErrorCode()): // no update is under way
+			f.unread = unknownBecause("how its last update ended is not known", err)
 		case err != nil:
 			return f, err
 		}
@@ -67,42 +67,42 @@ func (m *managedGroups) readManaged(ctx context.Context, asg *at.AutoScalingGrou
 	if err = m.readRevisions(ctx, to, &f); err != nil {
 		return f, err
 	}
-	if err = m.readMachines(ctx, asg, &f); err != nil {
+	if err = m.readImageFacts(ctx, asg, &f); err != nil {
 		return f, err
 	}
 	if lacksInstances(asg) {
-		f.failure, err = m.aws.newestFailure(ctx, sdk.ToString(asg.AutoScalingGroupName))
+		f.failure, err = m.aws.readNewestLaunchFailure(ctx, sdk.ToString(asg.AutoScalingGroupName))
 	}
 	return f, err
 }
 
-// readUpdates finds the newest update. A running update is the newest, since EKS carries out one at a time. If none is running,
+// readNewestUpdate finds the newest update. A running update is the newest, since EKS carries out one at a time. If none is running,
 // it reads all updates, because EKS does not document the order of its list.
-func (m *managedGroups) readUpdates(ctx context.Context, name managedName, f *managedFacts) error {
+func (m *managedGroups) readNewestUpdate(ctx context.Context, name managedName, f *nodegroupFacts) error {
 	var err error
-	for _, running := range m.memory.listUpdates(name, false) {
-		if f.update, err = m.describeUpdate(ctx, name, sdk.ToString(running.Id)); err != nil {
+	for _, running := range m.cache.listUpdates(name, false) {
+		if f.update, err = m.readUpdate(ctx, name, sdk.ToString(running.Id)); err != nil {
 			return err
 		}
 	}
-	if f.update == nil || isOver(*f.update) {
-		if f.update, err = m.newestUpdate(ctx, name); err != nil {
-			f.update = m.memory.newestUpdate(name) // a known running update is still followed to its end
+	if f.update == nil || hasEnded(*f.update) {
+		if f.update, err = m.findNewestUpdate(ctx, name); err != nil {
+			f.update = m.cache.newestEndedUpdate(name) // a known running update is still followed to its end
 		}
 	}
 	if err == nil && f.update != nil {
-		f.force = m.memory.forced.recall(updateKey{name, sdk.ToString(f.update.Id)})
+		f.force = m.cache.forced.get(updateKey{name, sdk.ToString(f.update.Id)})
 	}
 	return err
 }
 
-// describeUpdate reads an update. It returns nil for an update that EKS no longer knows, or does not know yet.
-func (m *managedGroups) describeUpdate(ctx context.Context, name managedName, id string) (*kt.Update, error) {
+// readUpdate reads an update. It returns nil for an update that EKS no longer knows, or does not know yet.
+func (m *managedGroups) readUpdate(ctx context.Context, name managedName, id string) (*kt.Update, error) {
 	out, err := m.eks.DescribeUpdate(ctx, &eks.DescribeUpdateInput{
 		Name: sdk.String(name.cluster), NodegroupName: sdk.String(name.nodegroup), UpdateId: sdk.String(id),
 	})
 	if _, unknown := errors.AsType[*kt.ResourceNotFoundException](err); unknown {
-		m.memory.updates.forget(updateKey{name, id})
+		m.cache.updates.remove(updateKey{name, id})
 		return nil, nil
 	}
 	if err != nil {
@@ -111,11 +111,11 @@ func (m *managedGroups) describeUpdate(ctx context.Context, name managedName, id
 	if out.Update == nil {
 		return nil, fatalError("reading update %s of node group %q: EKS does not describe it", id, name.nodegroup)
 	}
-	m.memory.rememberUpdate(name, out.Update)
+	m.cache.rememberUpdate(name, out.Update)
 	return out.Update, nil
 }
 
-func (m *managedGroups) newestUpdate(ctx context.Context, name managedName) (*kt.Update, error) {
+func (m *managedGroups) findNewestUpdate(ctx context.Context, name managedName) (*kt.Update, error) {
 	var ids []string
 	pages := eks.NewListUpdatesPaginator(m.eks, &eks.ListUpdatesInput{Name: sdk.String(name.cluster), NodegroupName: sdk.String(name.nodegroup)})
 	for pages.HasMorePages() {
@@ -125,30 +125,30 @@ func (m *managedGroups) newestUpdate(ctx context.Context, name managedName) (*kt
 		}
 		ids = append(ids, out.UpdateIds...)
 	}
-	unknown := m.memory.unknownUpdates(name, ids)
+	unknown := m.cache.updatesToRead(name, ids)
 	read := make([]*kt.Update, len(unknown))
-	err := forEachAtOnce(len(unknown), func(i int) (err error) {
-		read[i], err = m.describeUpdate(ctx, name, unknown[i])
+	err := forEachParallel(len(unknown), func(i int) (err error) {
+		read[i], err = m.readUpdate(ctx, name, unknown[i])
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	for _, u := range read {
-		if u != nil && !isOver(*u) {
+		if u != nil && !hasEnded(*u) {
 			return u, nil
 		}
 	}
-	return m.memory.newestUpdate(name), nil
+	return m.cache.newestEndedUpdate(name), nil
 }
 
 // readRevisions finds out which revision the node group has and which it should have.
-func (m *managedGroups) readRevisions(ctx context.Context, to string, f *managedFacts) error {
+func (m *managedGroups) readRevisions(ctx context.Context, to string, f *nodegroupFacts) error {
 	f.own = ownRevision(&f.nodegroup)
 	f.wanted = f.own
 	wish, err := parseManagedTarget(to)
 	if err == nil {
-		err = wish.checkSort(&f.nodegroup)
+		err = wish.checkSupportedBy(&f.nodegroup)
 	}
 	if err == nil {
 		f.wanted, err = m.wantedRevision(ctx, wish, f)
@@ -167,23 +167,23 @@ func (m *managedGroups) readRevisions(ctx context.Context, to string, f *managed
 //
 // Where the template has its own AMI, it returns the group's own template version. A newer version may be an experiment, and EKS
 // never follows new versions on its own. So without --to only nodes of other versions are outdated.
-func (m *managedGroups) wantedRevision(ctx context.Context, wish managedTarget, f *managedFacts) (managedRevision, error) {
+func (m *managedGroups) wantedRevision(ctx context.Context, wish managedTarget, f *nodegroupFacts) (managedRevision, error) {
 	amiType, own := f.nodegroup.AmiType, f.own
 	switch {
 	case wish.template != "" || own.byTemplate:
 		return m.templateRevision(ctx, wish, f)
 	case wish.release != "":
-		return m.stepTo(ctx, f, kubernetesOfRelease(amiType, wish.release, own.Kubernetes), wish.release)
+		return m.releaseRevision(ctx, f, kubernetesOfRelease(amiType, wish.release, own.Kubernetes), wish.release)
 	case wish.kubernetes != "" && wish.kubernetes != own.Kubernetes:
-		return m.stepTo(ctx, f, wish.kubernetes, "")
+		return m.releaseRevision(ctx, f, wish.kubernetes, "")
 	default:
-		return m.newestRelease(ctx, f, own.Kubernetes)
+		return m.newestReleaseRevision(ctx, f, own.Kubernetes)
 	}
 }
 
-// newestRelease returns the revision with the newest release of the node group's Kubernetes version. It returns the group's own
+// newestReleaseRevision returns the revision with the newest release of the node group's Kubernetes version. It returns the group's own
 // release if that is newer or no other is known.
-func (m *managedGroups) newestRelease(ctx context.Context, f *managedFacts, kubernetes string) (managedRevision, error) {
+func (m *managedGroups) newestReleaseRevision(ctx context.Context, f *nodegroupFacts, kubernetes string) (managedRevision, error) {
 	r, err := m.readRelease(ctx, f.nodegroup.AmiType, kubernetes, "")
 	newest, own := r.newest, f.own.Release
 	if err == nil && (newest == "" || compareReleases(f.nodegroup.AmiType, newest, own) < 0) {
@@ -193,14 +193,14 @@ func (m *managedGroups) newestRelease(ctx context.Context, f *managedFacts, kube
 	return f.own.withRelease(f.nodegroup.AmiType, kubernetes, newest, r.image), err
 }
 
-// stepTo returns the revision with a release. If none is named, it takes the newest release of the Kubernetes version. It returns
+// releaseRevision returns the revision with a release. If none is named, it takes the newest release of the Kubernetes version. It returns
 // a refusedError if EKS would not move the node group there, or if the release does not exist. An older release without published
 // parameters is left to EKS to check, since some releases have none.
-func (m *managedGroups) stepTo(ctx context.Context, f *managedFacts, kubernetes, release string) (managedRevision, error) {
+func (m *managedGroups) releaseRevision(ctx context.Context, f *nodegroupFacts, kubernetes, release string) (managedRevision, error) {
 	amiType := f.nodegroup.AmiType
 	r, err := m.readRelease(ctx, amiType, kubernetes, release)
 	unread := "AWS publishes no parameter for it, and EKS refuses the update if it does not exist"
-	if answer, answered := errors.AsType[smithy.APIError](err); release != "" && answered && isDenied(answer.ErrorCode()) {
+	if answer, answered := errors.AsType[smithy.APIError](err); release != "" && answered && isDeniedCode(answer.ErrorCode()) {
 		unread, err = err.Error(), nil
 	}
 	if err == nil {
@@ -215,16 +215,16 @@ func (m *managedGroups) stepTo(ctx context.Context, f *managedFacts, kubernetes,
 	to := f.own.withRelease(amiType, kubernetes, cmp.Or(release, r.newest), r.image)
 	control := ""
 	if kubernetes != f.own.Kubernetes {
-		if control, err = m.controlVersion(ctx, f.own.Cluster, kubernetes); err != nil {
+		if control, err = m.controlPlaneVersion(ctx, f.own.Cluster, kubernetes); err != nil {
 			return to, err
 		}
 	}
-	return to, checkStep(amiType, &f.own, &to, control)
+	return to, checkVersionStep(amiType, &f.own, &to, control)
 }
 
 // templateRevision returns the revision with a version of the user's template: the version asked for, or else the node group's
 // own. If EKS chooses the AMI, the release stays the same.
-func (m *managedGroups) templateRevision(ctx context.Context, wish managedTarget, f *managedFacts) (managedRevision, error) {
+func (m *managedGroups) templateRevision(ctx context.Context, wish managedTarget, f *nodegroupFacts) (managedRevision, error) {
 	to := f.own
 	to.byTemplate = true
 	if to.Version == 0 { // EKS API, LaunchTemplateSpecification: $Default where no version is named
@@ -232,7 +232,7 @@ func (m *managedGroups) templateRevision(ctx context.Context, wish managedTarget
 	}
 	if wish.template != "" {
 		named := launchSource{base: launch{template: to.Template, name: to.templateName, written: wish.template}}
-		templates, err := m.aws.readTemplates(ctx, named.movingTemplates(target{}))
+		templates, err := m.aws.readTemplates(ctx, named.templatesByAlias(target{}))
 		if err != nil {
 			return to, err
 		}
@@ -250,7 +250,7 @@ func (m *managedGroups) templateRevision(ctx context.Context, wish managedTarget
 		return to, err
 	}
 	to.templateName, to.image = cmp.Or(to.templateName, versions[key].name), versions[key].image
-	if err := to.checkTemplate(f.nodegroup.AmiType); err != nil || f.own.byTemplate {
+	if err := to.checkTemplateImage(f.nodegroup.AmiType); err != nil || f.own.byTemplate {
 		return to, err
 	}
 	r, err := m.readRelease(ctx, f.nodegroup.AmiType, to.Kubernetes, to.Release)
@@ -284,7 +284,7 @@ func (r *publishedRelease) checkExists(t kt.AMITypes, kubernetes, release string
 
 // readRelease reads what AWS publishes about a release, or about the newest one if none is named.
 func (m *managedGroups) readRelease(ctx context.Context, amiType kt.AMITypes, kubernetes, release string) (publishedRelease, error) {
-	series := seriesOf(amiType)
+	series := imageSeriesOf(amiType)
 	if !series.isKnown() || kubernetes == "" {
 		return publishedRelease{}, nil
 	}
@@ -292,7 +292,7 @@ func (m *managedGroups) readRelease(ctx context.Context, amiType kt.AMITypes, ku
 	names := []string{newestName, newestImage}
 	exactImage, exactName := "", ""
 	if release != "" {
-		exactImage, exactName = series.exactParameters(kubernetes, release)
+		exactImage, exactName = series.releaseParameters(kubernetes, release)
 		names = append(names, exactImage, exactName)
 	}
 	values, err := m.readParameters(ctx, names)
@@ -305,7 +305,7 @@ func (m *managedGroups) readRelease(ctx context.Context, amiType kt.AMITypes, ku
 
 // readParameters reads public SSM parameters, each once. The value of a parameter that does not exist is empty.
 func (m *managedGroups) readParameters(ctx context.Context, names []string) (map[string]string, error) {
-	return m.memory.parameters.fill(names, func(unknown []string) (map[string]string, error) {
+	return m.cache.parameters.getOrFetch(names, func(unknown []string) (map[string]string, error) {
 		out, err := m.ssm.GetParameters(ctx, &ssm.GetParametersInput{Names: unknown})
 		if err != nil {
 			return nil, explainError("reading the releases of node groups", err)
@@ -321,9 +321,9 @@ func (m *managedGroups) readParameters(ctx context.Context, names []string) (map
 	})
 }
 
-// controlVersion returns the Kubernetes version of a control plane. It returns a cached version unless a newer one is needed.
-func (m *managedGroups) controlVersion(ctx context.Context, cluster, needed string) (string, error) {
-	if known := m.memory.control.recall(cluster); known != "" && compareVersions(known, needed) >= 0 {
+// controlPlaneVersion returns the Kubernetes version of a control plane. It returns a cached version unless a newer one is needed.
+func (m *managedGroups) controlPlaneVersion(ctx context.Context, cluster, needed string) (string, error) {
+	if known := m.cache.controlPlaneVersions.get(cluster); known != "" && compareVersions(known, needed) >= 0 {
 		return known, nil
 	}
 	out, err := m.eks.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: sdk.String(cluster)})
@@ -334,28 +334,28 @@ func (m *managedGroups) controlVersion(ctx context.Context, cluster, needed stri
 		return "", fatalError("reading the version of cluster %q: EKS does not describe it", cluster)
 	}
 	version := sdk.ToString(out.Cluster.Version)
-	m.memory.control.keep(map[string]string{cluster: version})
+	m.cache.controlPlaneVersions.add(map[string]string{cluster: version})
 	return version, nil
 }
 
-// readMachines reads the AMIs of the instances, each once, and describes these AMIs.
-func (m *managedGroups) readMachines(ctx context.Context, asg *at.AutoScalingGroup, f *managedFacts) error {
+// readImageFacts reads the AMIs of the instances, each once, and describes these AMIs.
+func (m *managedGroups) readImageFacts(ctx context.Context, asg *at.AutoScalingGroup, f *nodegroupFacts) error {
 	var ids []string
 	for _, i := range asg.Instances {
-		if sdk.ToString(i.ImageId) == "" && stateOf(i.LifecycleState) != nodegroup.InstanceLeaving {
+		if sdk.ToString(i.ImageId) == "" && instanceStateOf(i.LifecycleState) != nodegroup.InstanceLeaving {
 			ids = append(ids, sdk.ToString(i.InstanceId))
 		}
 	}
 	var err error
-	if f.machines, err = m.aws.machineImages(ctx, ids); err != nil {
+	if f.instanceImages, err = m.aws.readInstanceImages(ctx, ids); err != nil {
 		return err
 	}
 	seen := []string{f.wanted.image}
-	for _, ami := range f.machines {
+	for _, ami := range f.instanceImages {
 		seen = append(seen, ami)
 	}
-	f.images, err = m.aws.describeImages(ctx, seen)
-	f.unread = append(f.unread, describeUnread(unknownKubernetes, err)...)
+	f.images, err = m.aws.readImages(ctx, seen)
+	f.unread = append(f.unread, unknownBecause(unknownKubernetes, err)...)
 	if f.wanted.kubelet == "" {
 		f.wanted.kubelet = f.images[f.wanted.image].kubernetes
 	}

@@ -30,7 +30,7 @@ type managedSite struct {
 // startManaged starts a stand-in with node group web: three nodes of release133 in two zones.
 func startManaged(t *testing.T, change ...func(*site, *awscloud.NodegroupSpec)) *managedSite {
 	t.Helper()
-	o := quick()
+	o := instantOptions()
 	o.EKS = awscloud.EKSOptions{Setup: time.Millisecond, Settle: time.Millisecond}
 	s := &managedSite{site: start(t, o)}
 	for _, r := range [][2]string{{release133, "ami-133"}, {release133b, "ami-133b"}, {release134, "ami-134"}} {
@@ -53,9 +53,9 @@ func startManaged(t *testing.T, change ...func(*site, *awscloud.NodegroupSpec)) 
 	return s
 }
 
-// ofTemplate creates node group web from version 1 of the user's template. The template has one version for each image; "" leaves
+// usingTemplate creates node group web from version 1 of the user's template. The template has one version for each image; "" leaves
 // the choice of the image to EKS.
-func ofTemplate(images ...string) func(*site, *awscloud.NodegroupSpec) {
+func usingTemplate(images ...string) func(*site, *awscloud.NodegroupSpec) {
 	return func(s *site, spec *awscloud.NodegroupSpec) {
 		var versions []awscloud.TemplateVersion
 		for _, image := range images {
@@ -68,7 +68,7 @@ func ofTemplate(images ...string) func(*site, *awscloud.NodegroupSpec) {
 	}
 }
 
-func (s *managedSite) look(to string) nodegroup.Group {
+func (s *managedSite) observeWeb(to string) nodegroup.Group {
 	s.t.Helper()
 	return s.observe("web", to)
 }
@@ -96,19 +96,19 @@ func (s *managedSite) mustUpgrade(g *nodegroup.Group, token string) {
 	}
 }
 
-func (s *managedSite) await(ok func(awscloud.UpdateState) bool) awscloud.UpdateState {
+func (s *managedSite) waitForUpdate(ok func(awscloud.UpdateState) bool) awscloud.UpdateState {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
 	defer cancel()
-	u, err := s.WaitUpdate(ctx, "shop", "web", ok)
+	u, err := s.WaitForUpdate(ctx, "shop", "web", ok)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return u
 }
 
-// atControl135 sets the control plane two Kubernetes versions ahead of the node group.
-func atControl135(s *site, _ *awscloud.NodegroupSpec) {
+// withControlPlane135 sets the control plane two Kubernetes versions ahead of the node group.
+func withControlPlane135(s *site, _ *awscloud.NodegroupSpec) {
 	s.AddCluster("shop", "1.35")
 	if err := s.PublishRelease("1.35.1-20261101", "ami-135"); err != nil {
 		s.t.Fatal(err)
@@ -140,7 +140,7 @@ func TestTargetsOfNodeGroups(t *testing.T) {
 		},
 		"parameters denied": {
 			group: func(s *site, _ *awscloud.NodegroupSpec) {
-				s.Fault(awscloud.Fault{Service: "ssm", Operation: "GetParameters", Times: -1, Code: "AccessDeniedException", Status: 403, Message: "User: u is not authorized to perform: ssm:GetParameters"})
+				s.InjectFault(awscloud.Fault{Service: "ssm", Operation: "GetParameters", Times: -1, Code: "AccessDeniedException", Status: 403, Message: "User: u is not authorized to perform: ssm:GetParameters"})
 			},
 			to: release133b, wanted: "release:1.33.4-20261101  v1.33.4", outdated: 3, unverified: "ssm:GetParameters",
 		},
@@ -152,27 +152,27 @@ func TestTargetsOfNodeGroups(t *testing.T) {
 			wanted: "release:1.33.5-20261201  v1.33.5",
 		},
 		"template kept": {
-			group: ofTemplate("", ""), wanted: "release:1.33.4-20261101 ami-133b v1.33.4", outdated: 3,
+			group: usingTemplate("", ""), wanted: "release:1.33.4-20261101 ami-133b v1.33.4", outdated: 3,
 		},
 		"release kept": {
-			group: ofTemplate("", ""), to: "$Latest", wanted: "web:2 ami-133 v1.33.2", labelValue: "2",
+			group: usingTemplate("", ""), to: "$Latest", wanted: "web:2 ami-133 v1.33.2", labelValue: "2",
 		},
-		"own AMI":                 {group: ofTemplate("ami-1", "ami-2"), wanted: "web:1 ami-1 v1.31", labelValue: "1"},
-		"own AMI, newer":          {group: ofTemplate("ami-1", "ami-2"), to: "2", wanted: "web:2 ami-2 v1.32", outdated: 3, labelValue: "2"},
-		"own AMI, $Latest":        {group: ofTemplate("ami-1", "ami-2"), to: "latest", wanted: "web:2 ami-2 v1.32", outdated: 3, labelValue: "2"},
-		"own AMI, same image":     {group: ofTemplate("ami-1", "ami-1"), to: "2", wanted: "web:2 ami-1 v1.31", labelValue: "2"},
-		"no such version":         {group: ofTemplate("ami-1"), to: "9", absent: true, refusal: "version 9"},
-		"version without AMI":     {group: ofTemplate("ami-1", ""), to: "2", refusal: "has no AMI"},
-		"version with AMI":        {group: ofTemplate("", "ami-1"), to: "2", refusal: "has AMI ami-1"},
+		"own AMI":                 {group: usingTemplate("ami-1", "ami-2"), wanted: "web:1 ami-1 v1.31", labelValue: "1"},
+		"own AMI, newer":          {group: usingTemplate("ami-1", "ami-2"), to: "2", wanted: "web:2 ami-2 v1.32", outdated: 3, labelValue: "2"},
+		"own AMI, $Latest":        {group: usingTemplate("ami-1", "ami-2"), to: "latest", wanted: "web:2 ami-2 v1.32", outdated: 3, labelValue: "2"},
+		"own AMI, same image":     {group: usingTemplate("ami-1", "ami-1"), to: "2", wanted: "web:2 ami-1 v1.31", labelValue: "2"},
+		"no such version":         {group: usingTemplate("ami-1"), to: "9", absent: true, refusal: "version 9"},
+		"version without AMI":     {group: usingTemplate("ami-1", ""), to: "2", refusal: "has no AMI"},
+		"version with AMI":        {group: usingTemplate("", "ami-1"), to: "2", refusal: "has AMI ami-1"},
 		"no such release":         {to: "1.33.9-20270101", absent: true, refusal: "there is no release 1.33.9-20270101: the newest one of Kubernetes 1.33 is 1.33.4-20261101"},
 		"no such Kubernetes":      {to: "1.35", absent: true, refusal: "there is no release of Kubernetes 1.35"},
 		"newer than the cluster":  {to: "1.35.1-20261101", refusal: "the control plane has 1.34: upgrade the control plane first"},
-		"Kubernetes in between":   {group: atControl135, to: "1.34", refusal: "EKS can upgrade it to Kubernetes 1.35, the control plane's version, or to a newer release of 1.33"},
-		"two Kubernetes on":       {group: atControl135, to: "1.35", wanted: "release:1.35.1-20261101 ami-135 v1.35.1", outdated: 3},
+		"Kubernetes in between":   {group: withControlPlane135, to: "1.34", refusal: "EKS can upgrade it to Kubernetes 1.35, the control plane's version, or to a newer release of 1.33"},
+		"two Kubernetes on":       {group: withControlPlane135, to: "1.35", wanted: "release:1.35.1-20261101 ami-135 v1.35.1", outdated: 3},
 		"older Kubernetes":        {to: "1.32.1-20261101", refusal: "cannot go back"},
 		"older release":           {to: "1.33.1-20260801", refusal: "cannot go back to 1.33.1-20260801"},
 		"a version, no template":  {to: "2", refusal: "created without a launch template"},
-		"a release, its own AMI":  {group: ofTemplate("ami-1"), to: release133b, refusal: "create a template version with the new AMI"},
+		"a release, its own AMI":  {group: usingTemplate("ami-1"), to: release133b, refusal: "create a template version with the new AMI"},
 		"an AMI":                  {to: "ami-1", refusal: "EKS accepts no AMI"},
 		"something else entirely": {to: "newest", absent: true, refusal: "neither a release"},
 	}
@@ -183,7 +183,7 @@ func TestTargetsOfNodeGroups(t *testing.T) {
 					c.group(s, g)
 				}
 			})
-			g := s.look(c.to)
+			g := s.observeWeb(c.to)
 			if g.Managed == nil || g.Name != "web" || len(g.Instances) != 3 {
 				t.Fatalf("got %+v", g)
 			}
@@ -206,7 +206,7 @@ func TestTargetsOfNodeGroups(t *testing.T) {
 			if got := g.CurrentLabels["eks.amazonaws.com/sourceLaunchTemplateVersion"]; got != c.labelValue {
 				t.Errorf("current nodes have version %q of the template, want %q (EKS E29)", got, c.labelValue)
 			}
-			if again := s.look(g.Wanted.Name[strings.LastIndex(g.Wanted.Name, ":")+1:]); c.labelValue != "" && again.Wanted != g.Wanted || again.Wanted.ID != g.Wanted.ID && c.labelValue == "" {
+			if again := s.observeWeb(g.Wanted.Name[strings.LastIndex(g.Wanted.Name, ":")+1:]); c.labelValue != "" && again.Wanted != g.Wanted || again.Wanted.ID != g.Wanted.ID && c.labelValue == "" {
 				t.Errorf("by its name it is %+v, and was %+v", again.Wanted, g.Wanted)
 			}
 		})
@@ -222,27 +222,27 @@ func TestEKSUpdateOfAnotherProcessIsFound(t *testing.T) {
 	}
 	ids := map[string]bool{}
 	for _, to := range []string{"1.33", "1.34"} {
-		g := s.look(to)
+		g := s.observeWeb(to)
 		s.BlockDrains()
 		if err := elsewhere.Do(t.Context(), "web", nodegroup.Delegate{To: g.Wanted, Token: to}); err != nil {
 			t.Fatal(err)
 		}
-		running := s.look(to).Managed.Operation
+		running := s.observeWeb(to).Managed.Operation
 		if running.State != nodegroup.OperationRunning || ids[running.ID] || running.To.ID != g.Wanted.ID {
 			t.Errorf("update to %s: got %+v", to, running)
 		}
 		ids[running.ID] = true
 		s.UnblockDrains()
-		s.await(awscloud.UpdateState.Ended)
-		if over := s.look(to).Managed.Operation; over.ID != running.ID || over.State != nodegroup.OperationSucceeded {
+		s.waitForUpdate(awscloud.UpdateState.Ended)
+		if over := s.observeWeb(to).Managed.Operation; over.ID != running.ID || over.State != nodegroup.OperationSucceeded {
 			t.Errorf("update to %s: got %+v", to, over)
 		}
 	}
-	s.mustNotChange()
+	s.failIfChanged()
 }
 
-// mustNotChange checks that observing sent no request that changes something.
-func (s *managedSite) mustNotChange() {
+// failIfChanged checks that observing sent no request that changes something.
+func (s *managedSite) failIfChanged() {
 	s.t.Helper()
 	for _, operation := range s.changes() {
 		if operation != "UpdateNodegroupVersion" {
@@ -257,7 +257,7 @@ func TestRequestsForNodeGroups(t *testing.T) {
 	look := func(to, want string) {
 		t.Helper()
 		s.requests()
-		s.look(to)
+		s.observeWeb(to)
 		if got := s.calls(); got != want {
 			t.Errorf("sent %s, want %s", got, want)
 		}
@@ -270,15 +270,15 @@ func TestRequestsForNodeGroups(t *testing.T) {
 	look("", always+" DescribeNodegroup ListUpdates")
 	look("1.34", always+" DescribeCluster DescribeImages DescribeNodegroup GetParameters ListUpdates")
 	look("1.34", always+" DescribeNodegroup ListUpdates")
-	g := s.look("")
+	g := s.observeWeb("")
 	s.BlockDrains()
 	s.mustUpgrade(&g, "run")
-	s.await(func(u awscloud.UpdateState) bool { return len(u.Draining) > 0 })
-	s.look("")
+	s.waitForUpdate(func(u awscloud.UpdateState) bool { return len(u.Draining) > 0 })
+	s.observeWeb("")
 	look("", always+" DescribeNodegroup DescribeUpdate")
 	s.UnblockDrains()
-	s.await(awscloud.UpdateState.Ended)
-	s.look("")
+	s.waitForUpdate(awscloud.UpdateState.Ended)
+	s.observeWeb("")
 	look("", always+" DescribeNodegroup ListUpdates")
 }
 
@@ -286,7 +286,7 @@ func TestRequestsForNodeGroups(t *testing.T) {
 // told what is unknown.
 func TestPlansNeedNoListOfUpdates(t *testing.T) {
 	s := startManaged(t)
-	s.Fault(awscloud.Fault{Service: "eks", Operation: "ListUpdates", Code: "AccessDeniedException", Times: 3})
+	s.InjectFault(awscloud.Fault{Service: "eks", Operation: "ListUpdates", Code: "AccessDeniedException", Times: 3})
 	group, err := s.Observe(t.Context(), cloud.Ref{Name: "web"})
 	if err != nil || len(group.Instances) != 3 || group.Managed == nil || group.Managed.Operation.ID != "" {
 		t.Errorf("got %+v, %v", group, err)
@@ -294,11 +294,11 @@ func TestPlansNeedNoListOfUpdates(t *testing.T) {
 	if len(group.Unread) != 1 || !strings.HasPrefix(group.Unread[0], "how its last update ended is not known: ") || !strings.Contains(group.Unread[0], "eks:ListUpdates") {
 		t.Errorf("%q is said to be unread", group.Unread)
 	}
-	g := s.look("")
+	g := s.observeWeb("")
 	s.BlockDrains() // otherwise the update may end before it is observed
 	defer s.UnblockDrains()
 	s.mustUpgrade(&g, "run/1")
-	s.Fault(awscloud.Fault{Service: "eks", Operation: "DescribeUpdate", Code: "AccessDeniedException", Times: -1})
+	s.InjectFault(awscloud.Fault{Service: "eks", Operation: "DescribeUpdate", Code: "AccessDeniedException", Times: -1})
 	if _, err := s.Observe(t.Context(), cloud.Ref{Name: "web"}); err == nil || !strings.Contains(err.Error(), "eks:DescribeUpdate") {
 		t.Errorf("while an update is under way: %v, want an error that names the action", err)
 	}
@@ -308,14 +308,14 @@ func TestPlansNeedNoListOfUpdates(t *testing.T) {
 // Provider started.
 func TestUpdatesAreFollowedWithoutAList(t *testing.T) {
 	s := startManaged(t)
-	g := s.look("")
-	s.Fault(awscloud.Fault{Service: "eks", Operation: "ListUpdates", Code: "AccessDeniedException", Times: -1})
+	g := s.observeWeb("")
+	s.InjectFault(awscloud.Fault{Service: "eks", Operation: "ListUpdates", Code: "AccessDeniedException", Times: -1})
 	s.BlockDrains() // otherwise the update may end before it is observed
 	s.mustUpgrade(&g, "run/1")
-	s.look("")
+	s.observeWeb("")
 	s.UnblockDrains()
-	s.await(awscloud.UpdateState.Ended)
-	if group := s.look(""); group.Managed.Operation.State != nodegroup.OperationSucceeded {
+	s.waitForUpdate(awscloud.UpdateState.Ended)
+	if group := s.observeWeb(""); group.Managed.Operation.State != nodegroup.OperationSucceeded {
 		t.Errorf("the update is %+v, want one that succeeded", group.Managed.Operation)
 	}
 }
@@ -323,8 +323,8 @@ func TestUpdatesAreFollowedWithoutAList(t *testing.T) {
 // TestImagesThatCannotBeReadAreReported checks that groups whose images may not be read are still judged, and report what is unknown.
 func TestImagesThatCannotBeReadAreReported(t *testing.T) {
 	s := startManaged(t)
-	s.workers(func(*awscloud.GroupSpec) {})
-	s.Fault(awscloud.Fault{Service: "ec2", Operation: "DescribeImages", Code: "UnauthorizedOperation", Times: -1})
+	s.addWorkers(func(*awscloud.GroupSpec) {})
+	s.InjectFault(awscloud.Fault{Service: "ec2", Operation: "DescribeImages", Code: "UnauthorizedOperation", Times: -1})
 	for _, name := range []string{"web", "workers"} {
 		group, err := s.Observe(t.Context(), cloud.Ref{Name: name})
 		if err != nil {
@@ -343,7 +343,7 @@ func TestDeniedNodeGroupsAreListed(t *testing.T) {
 			s := startManaged(t)
 			nodes := s.nodes(s.asg)
 			action := service + ":" + operation
-			s.Fault(awscloud.Fault{Service: service, Operation: operation, Times: -1, Code: "AccessDeniedException", Status: 403, Message: "User: u is not authorized to perform: " + action + " on resource: arn:aws:x:y because no"})
+			s.InjectFault(awscloud.Fault{Service: service, Operation: operation, Times: -1, Code: "AccessDeniedException", Status: 403, Message: "User: u is not authorized to perform: " + action + " on resource: arn:aws:x:y because no"})
 			groups, err := s.Groups(t.Context(), nodes)
 			if err != nil || len(groups) != 1 || groups[0].Name != "web" || groups[0].Managed == nil {
 				t.Fatalf("got %+v, %v", groups, err)
@@ -388,7 +388,7 @@ func TestNodeGroupsWithSameNameInTwoClusters(t *testing.T) {
 	if _, err := s.Groups(t.Context(), s.nodes(s.asg)); err != nil {
 		t.Fatal(err)
 	}
-	if g := s.look(""); len(g.Instances) != 3 {
+	if g := s.observeWeb(""); len(g.Instances) != 3 {
 		t.Errorf("got %d instances, want those of shop", len(g.Instances))
 	}
 	for _, name := range []string{s.asg, other} {
@@ -401,7 +401,7 @@ func TestNodeGroupsWithSameNameInTwoClusters(t *testing.T) {
 // TestSurveyOfANodeGroup checks that the history of the node group's Auto Scaling group is read.
 func TestSurveyOfANodeGroup(t *testing.T) {
 	s := startManaged(t)
-	g := s.look("")
+	g := s.observeWeb("")
 	h, err := s.Survey(t.Context(), &g)
 	if err != nil || len(h.Launched) != 3 {
 		t.Errorf("got %+v, %v", h, err)
@@ -411,7 +411,7 @@ func TestSurveyOfANodeGroup(t *testing.T) {
 // TestOutdatedNodesOfANodeGroup checks that a node without a machine is judged by the AMI in the label that EKS sets (EKS E28).
 func TestOutdatedNodesOfANodeGroup(t *testing.T) {
 	s := startManaged(t)
-	g := s.look("")
+	g := s.observeWeb("")
 	for ami, want := range map[string]bool{"ami-133": true, "ami-133b": false, "": true} {
 		n := node("us-east-1a", "i-0123456789abcdef0")
 		if ami != "" {

@@ -18,15 +18,15 @@ import (
 // version of the user's launch template. The zero value asks for the default.
 type managedTarget struct{ release, kubernetes, template string }
 
-var kubernetesForm = regexp.MustCompile(`^v?([0-9]+\.[0-9]+)$`)
+var kubernetesPattern = regexp.MustCompile(`^v?([0-9]+\.[0-9]+)$`)
 
 // parseManagedTarget reads --to for a managed node group: 1.33.4-20261101, 1.34, or a template
 // version as parseTarget reads it. Anything else is a refusedError.
 func parseManagedTarget(text string) (managedTarget, error) {
-	if found := kubernetesForm.FindStringSubmatch(text); found != nil {
+	if found := kubernetesPattern.FindStringSubmatch(text); found != nil {
 		return managedTarget{kubernetes: found[1]}, nil
 	}
-	if releaseForm.MatchString(text) {
+	if releasePattern.MatchString(text) {
 		return managedTarget{release: text}, nil
 	}
 	wish, err := parseTarget(text)
@@ -89,10 +89,10 @@ func (r managedRevision) withRelease(t kt.AMITypes, kubernetes, release, image s
 	return r
 }
 
-// id returns an ID. Two revisions of a node group have the same ID exactly if nodes of one are
+// revisionID returns an ID. Two revisions of a node group have the same ID exactly if nodes of one are
 // current for the other. It is "release/1.33.4-20261101", or "lt-0abc:7" if the template's version
 // identifies the revision.
-func (r *managedRevision) id() string {
+func (r *managedRevision) revisionID() string {
 	if r.byTemplate {
 		return fmt.Sprintf("%s:%d", r.Template, r.Version)
 	}
@@ -107,11 +107,11 @@ func (r *managedRevision) describeRevision() nodegroup.Revision {
 	if r.byTemplate {
 		name = fmt.Sprintf("%s:%d", cmp.Or(r.templateName, r.Template), r.Version)
 	}
-	return nodegroup.Revision{ID: r.id(), Name: name, Image: r.image, Kubernetes: r.kubelet, Spec: string(spec)}
+	return nodegroup.Revision{ID: r.revisionID(), Name: name, Image: r.image, Kubernetes: r.kubelet, Spec: string(spec)}
 }
 
-// checkSort returns an error if the node group does not support this kind of target.
-func (t managedTarget) checkSort(g *kt.Nodegroup) error {
+// checkSupportedBy returns an error if the node group does not support this kind of target.
+func (t managedTarget) checkSupportedBy(g *kt.Nodegroup) error {
 	switch custom := g.AmiType == kt.AMITypesCustom; {
 	case custom && (t.release != "" || t.kubernetes != ""):
 		return refusedError("its launch template sets the AMI, but --to is a release: create a template version with the new AMI, and pass it with --to")
@@ -121,10 +121,10 @@ func (t managedTarget) checkSort(g *kt.Nodegroup) error {
 	return nil
 }
 
-// checkTemplate returns an error for a template version that EKS does not accept for the AMI type:
+// checkTemplateImage returns an error for a template version that EKS does not accept for the AMI type:
 // a version with an AMI if EKS chooses the AMI, and a version without one if the template must have
 // it.
-func (r *managedRevision) checkTemplate(t kt.AMITypes) error {
+func (r *managedRevision) checkTemplateImage(t kt.AMITypes) error {
 	switch custom := t == kt.AMITypesCustom; {
 	case custom && r.image == "":
 		return newRefusedError("version %d of launch template %s has no AMI, and EKS chooses none for this node group: create a version with an AMI, and pass it with --to", r.Version, r.Template)
@@ -134,12 +134,12 @@ func (r *managedRevision) checkTemplate(t kt.AMITypes) error {
 	return nil
 }
 
-// checkStep returns an error for a move that EKS refuses: to an older release (EKS E11), to a newer
+// checkVersionStep returns an error for a move that EKS refuses: to an older release (EKS E11), to a newer
 // Kubernetes version than the control plane's (EKS E10), or to a Kubernetes version in between.
 // control is the control plane's version; it is used only if the Kubernetes version changes. EKS
 // allows nodes to be three versions behind, and moves them to the control plane's version in one
 // step (aws-eks-best-practices#476).
-func checkStep(t kt.AMITypes, from, to *managedRevision, control string) error {
+func checkVersionStep(t kt.AMITypes, from, to *managedRevision, control string) error {
 	switch minors := compareVersions(to.Kubernetes, from.Kubernetes); {
 	case minors < 0, minors == 0 && compareReleases(t, to.Release, from.Release) < 0:
 		return newRefusedError("it has release %s, and EKS cannot go back to %s: pass a newer release with --to", from.Release, to.Release)

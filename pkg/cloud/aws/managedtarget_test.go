@@ -20,14 +20,14 @@ func newNodegroup(change ...func(*kt.Nodegroup)) *kt.Nodegroup {
 	return g
 }
 
-// ofTemplate sets version 7 of the user's template workers, lt-0a.
-func ofTemplate(g *kt.Nodegroup) {
+// usingTemplate sets version 7 of the user's template workers, lt-0a.
+func usingTemplate(g *kt.Nodegroup) {
 	g.LaunchTemplate = &kt.LaunchTemplateSpecification{Id: sdk.String("lt-0a"), Name: sdk.String("workers"), Version: sdk.String("7")}
 }
 
-// ofOwnAMI sets a template with its own AMI.
-func ofOwnAMI(g *kt.Nodegroup) {
-	ofTemplate(g)
+// usingCustomAMI sets a template with its own AMI.
+func usingCustomAMI(g *kt.Nodegroup) {
+	usingTemplate(g)
 	g.AmiType, g.ReleaseVersion, g.Version = kt.AMITypesCustom, sdk.String("ami-1"), nil
 }
 
@@ -59,11 +59,11 @@ func TestParseManagedTarget(t *testing.T) {
 
 // TestRevisionsOfNodeGroups checks the formats that records and --to depend on.
 func TestRevisionsOfNodeGroups(t *testing.T) {
-	both := newNodegroup(ofTemplate)
+	both := newNodegroup(usingTemplate)
 	byTemplate := ownRevision(both)
 	byTemplate.byTemplate = true
 	release, both2 := ownRevision(newNodegroup()), ownRevision(both)
-	own := ownRevision(newNodegroup(ofOwnAMI))
+	own := ownRevision(newNodegroup(usingCustomAMI))
 	own.templateName = ""
 	cases := map[string]struct {
 		revision                   managedRevision
@@ -106,11 +106,11 @@ func TestUnsupportedTargetsOfNodeGroupsAreRejected(t *testing.T) {
 		says  string
 	}{
 		"release":                       {group: newNodegroup(), to: "1.33.4-20261201"},
-		"Kubernetes":                    {group: newNodegroup(ofTemplate), to: "1.34"},
-		"version":                       {group: newNodegroup(ofTemplate), to: "8"},
-		"version of own AMI":            {group: newNodegroup(ofOwnAMI), to: "8"},
-		"release though its own AMI":    {newNodegroup(ofOwnAMI), "1.33.4-20261201", "create a template version with the new AMI"},
-		"Kubernetes though its own AMI": {newNodegroup(ofOwnAMI), "1.34", "sets the AMI"},
+		"Kubernetes":                    {group: newNodegroup(usingTemplate), to: "1.34"},
+		"version":                       {group: newNodegroup(usingTemplate), to: "8"},
+		"version of own AMI":            {group: newNodegroup(usingCustomAMI), to: "8"},
+		"release though its own AMI":    {newNodegroup(usingCustomAMI), "1.33.4-20261201", "create a template version with the new AMI"},
+		"Kubernetes though its own AMI": {newNodegroup(usingCustomAMI), "1.34", "sets the AMI"},
 		"version without a template":    {newNodegroup(), "$Latest", "created without a launch template"},
 	}
 	for name, c := range cases {
@@ -119,7 +119,7 @@ func TestUnsupportedTargetsOfNodeGroupsAreRejected(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := wish.checkSort(c.group); (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			if err := wish.checkSupportedBy(c.group); (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want it to say %q", err, c.says)
 			}
 		})
@@ -129,7 +129,7 @@ func TestUnsupportedTargetsOfNodeGroupsAreRejected(t *testing.T) {
 // TestVersionsThatEKSDoesNotUpgradeTo checks which moves EKS accepts: never past the control plane (EKS E10) and never
 // back (EKS E11).
 func TestVersionsThatEKSDoesNotUpgradeTo(t *testing.T) {
-	cases := map[string]struct{ kubernetes, release, control, says string }{
+	cases := map[string]struct{ kubernetes, release, controlPlaneVersions, says string }{
 		"newer release":           {"1.33", "1.33.4-20261201", "", ""},
 		"same":                    {"1.33", "1.33.4-20261101", "", ""},
 		"older release":           {"1.33", "1.33.4-20260901", "", "cannot go back to 1.33.4-20260901"},
@@ -146,7 +146,7 @@ func TestVersionsThatEKSDoesNotUpgradeTo(t *testing.T) {
 			g := newNodegroup()
 			from := ownRevision(g)
 			to := from.withRelease(g.AmiType, c.kubernetes, c.release, "")
-			err := checkStep(g.AmiType, &from, &to, c.control)
+			err := checkVersionStep(g.AmiType, &from, &to, c.controlPlaneVersions)
 			if (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want it to say %q", err, c.says)
 			}
@@ -155,18 +155,18 @@ func TestVersionsThatEKSDoesNotUpgradeTo(t *testing.T) {
 }
 
 func TestTemplateVersionsThatEKSRefuses(t *testing.T) {
-	r := ownRevision(newNodegroup(ofTemplate))
-	if err := r.checkTemplate(kt.AMITypesAl2023X8664Standard); err != nil {
+	r := ownRevision(newNodegroup(usingTemplate))
+	if err := r.checkTemplateImage(kt.AMITypesAl2023X8664Standard); err != nil {
 		t.Error(err)
 	}
-	if err := r.checkTemplate(kt.AMITypesCustom); err == nil || !strings.Contains(err.Error(), "version 7 of launch template lt-0a has no AMI") {
+	if err := r.checkTemplateImage(kt.AMITypesCustom); err == nil || !strings.Contains(err.Error(), "version 7 of launch template lt-0a has no AMI") {
 		t.Errorf("got %v", err)
 	}
 	r.image = "ami-1"
-	if err := r.checkTemplate(kt.AMITypesCustom); err != nil {
+	if err := r.checkTemplateImage(kt.AMITypesCustom); err != nil {
 		t.Error(err)
 	}
-	if err := r.checkTemplate(kt.AMITypesAl2023X8664Standard); err == nil || !strings.Contains(err.Error(), "has AMI ami-1") {
+	if err := r.checkTemplateImage(kt.AMITypesAl2023X8664Standard); err == nil || !strings.Contains(err.Error(), "has AMI ami-1") {
 		t.Errorf("got %v", err)
 	}
 }

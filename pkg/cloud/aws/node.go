@@ -8,24 +8,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// providerID matches the provider ID of an EC2 node. Instance IDs are i- and 8 or 17 hexadecimal
+// providerIDPattern matches the provider ID of an EC2 node. Instance IDs are i- and 8 or 17 hexadecimal
 // digits. Fargate's provider IDs end differently.
-var providerID = regexp.MustCompile(`^aws:///?(?:([^/]*)/)?(i-[0-9a-f]{8,17})$`)
+var providerIDPattern = regexp.MustCompile(`^aws:///?(?:([^/]*)/)?(i-[0-9a-f]{8,17})$`)
 
-// ParseProviderID splits the spec.providerID of a node, aws:///us-east-1a/i-0123456789abcdef0,
+// ParseProviderID splits the spec.providerIDPattern of a node, aws:///us-east-1a/i-0123456789abcdef0,
 // into zone and instance. The zone is empty when the ID has none; ok is false for anything
 // that is not an EC2 instance. (Forms: cloud-provider-aws, pkg/providers/v1/instances.go.)
 func ParseProviderID(id string) (zone, instance string, ok bool) {
-	found := providerID.FindStringSubmatch(id)
+	found := providerIDPattern.FindStringSubmatch(id)
 	if found == nil {
 		return "", "", false
 	}
 	return found[1], found[2], true
 }
 
-// zoneRegion matches the region at the beginning of a zone's name: us-east-1a, us-gov-west-1b, the
+// zoneRegionPattern matches the region at the beginning of a zone's name: us-east-1a, us-gov-west-1b, the
 // local zone us-east-1-bos-1a and the Wavelength zone us-east-1-wl1-bos-wlz-1.
-var zoneRegion = regexp.MustCompile(`^[a-z]+(?:-[a-z]+)+?-[0-9]+`)
+var zoneRegionPattern = regexp.MustCompile(`^[a-z]+(?:-[a-z]+)+?-[0-9]+`)
 
 // RegionOf returns the region of the nodes, "" if no node has one. The region label takes
 // precedence over the zone in the provider ID.
@@ -40,7 +40,7 @@ func RegionOf(nodes []*corev1.Node) string {
 			return label
 		}
 		if region == "" {
-			region = zoneRegion.FindString(zone)
+			region = zoneRegionPattern.FindString(zone)
 		}
 	}
 	return region
@@ -63,7 +63,7 @@ func instancesIn(region string, nodes []*corev1.Node) ([]string, error) {
 	}
 	if len(here) == 0 && elsewhere != "" {
 		return nil, fmt.Errorf("the nodes are in zone %s and the AWS configuration names region %s: set AWS_REGION=%s",
-			elsewhere, region, zoneRegion.FindString(elsewhere))
+			elsewhere, region, zoneRegionPattern.FindString(elsewhere))
 	}
 	return here, nil
 }

@@ -32,20 +32,20 @@ func (p *Provider) setRevision(ctx context.Context, group string, a nodegroup.Se
 		return err
 	}
 	var f groupFacts
-	if err := p.readSources(ctx, g, target{}, &f); err != nil {
+	if err := p.readLaunchSources(ctx, g, target{}, &f); err != nil {
 		return explainError(doing, err)
 	}
 	now := f.pointed.base
 	switch {
-	case now.isAt(to):
+	case now.matchesPointer(to):
 		return nil
 	case to.LaunchConfiguration != "" || to.Template != now.template:
-		return fatalError("%s: the group launches from %s, and this tool never sets another template: change the group yourself", doing, now.labelText())
+		return fatalError("%s: the group launches from %s, and this tool never sets another template: change the group yourself", doing, now.displayName())
 	case to.Image != "" && a.Recorded:
 		return fatalError("%s: that would need a new template version, and this tool creates none from a record: change the group yourself", doing)
 	}
 	if to.Image != "" {
-		if to.Version, err = p.addVersion(ctx, g, now, to, a.Token); err != nil || usesNewestVersion(g, to.Template) {
+		if to.Version, err = p.addTemplateVersion(ctx, g, now, to, a.Token); err != nil || usesLatestVersion(g, to.Template) {
 			return err // a group that follows $Latest launches from the new version already
 		}
 	}
@@ -53,12 +53,12 @@ func (p *Provider) setRevision(ctx context.Context, group string, a nodegroup.Se
 	if err != nil {
 		return fatalError("%s: %w", doing, err)
 	}
-	_, err = p.autoscaling.UpdateAutoScalingGroup(ctx, in, sendOnce)
+	_, err = p.autoscaling.UpdateAutoScalingGroup(ctx, in, withoutRetries)
 	return explainError(doing, err)
 }
 
-// isAt reports whether a group that launches by l already uses the pointer's revision.
-func (l launch) isAt(to revisionPointer) bool {
+// matchesPointer reports whether a group that launches by l already uses the pointer's revision.
+func (l launch) matchesPointer(to revisionPointer) bool {
 	switch {
 	case to.LaunchConfiguration != "":
 		return l.configuration == to.LaunchConfiguration
@@ -71,10 +71,10 @@ func (l launch) isAt(to revisionPointer) bool {
 	}
 }
 
-// addVersion adds a version to the template: the group's current version with another image. It
+// addTemplateVersion adds a version to the template: the group's current version with another image. It
 // returns the version's number. The token makes a repetition harmless.
-func (p *Provider) addVersion(ctx context.Context, g *at.AutoScalingGroup, now launch, to revisionPointer, token string) (int64, error) {
-	doing := fmt.Sprintf("adding a version with image %s to launch template %s", to.Image, now.labelText())
+func (p *Provider) addTemplateVersion(ctx context.Context, g *at.AutoScalingGroup, now launch, to revisionPointer, token string) (int64, error) {
+	doing := fmt.Sprintf("adding a version with image %s to launch template %s", to.Image, now.displayName())
 	problem, err := p.sharedTemplateProblem(ctx, sdk.ToString(g.AutoScalingGroupName), now)
 	if err != nil {
 		return 0, err

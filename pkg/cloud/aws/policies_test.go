@@ -32,14 +32,14 @@ type statement struct {
 	Condition        map[string]map[string]string `json:",omitempty"`
 }
 
-// published returns a policy of docs/permissions, for all groups, with only the actions that keep accepts.
-func published(t *testing.T, file string, keep func(action string) bool) policy {
+// filteredPolicy returns a policy of docs/permissions, for all groups, with only the actions that keep accepts.
+func filteredPolicy(t *testing.T, file string, keep func(action string) bool) policy {
 	t.Helper()
-	return publishedFor(t, file, keep, "GROUP", "*", "TEMPLATE", "*", "CLUSTER", "*")
+	return filteredPolicyFor(t, file, keep, "GROUP", "*", "TEMPLATE", "*", "CLUSTER", "*")
 }
 
-// publishedFor is published with the given names in place of the names that users fill in.
-func publishedFor(t *testing.T, file string, keep func(action string) bool, names ...string) policy {
+// filteredPolicyFor is published with the given names in place of the names that users fill in.
+func filteredPolicyFor(t *testing.T, file string, keep func(action string) bool, names ...string) policy {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../../../docs/permissions", file))
 	if err != nil {
@@ -62,21 +62,21 @@ func publishedFor(t *testing.T, file string, keep func(action string) bool, name
 	return p
 }
 
-func whole(t *testing.T, file string) policy {
+func publishedPolicy(t *testing.T, file string) policy {
 	t.Helper()
-	return published(t, file, func(string) bool { return true })
+	return filteredPolicy(t, file, func(string) bool { return true })
 }
 
-func without(t *testing.T, file, missing string) policy {
+func publishedPolicyWithout(t *testing.T, file, missing string) policy {
 	t.Helper()
-	return published(t, file, func(action string) bool { return action != missing })
+	return filteredPolicy(t, file, func(action string) bool { return action != missing })
 }
 
 // actionsIn returns the actions of a published policy, sorted.
 func actionsIn(t *testing.T, file string) []string {
 	t.Helper()
 	var actions []string
-	for _, s := range whole(t, file).Statement {
+	for _, s := range publishedPolicy(t, file).Statement {
 		actions = append(actions, s.Action.([]string)...)
 	}
 	if len(actions) == 0 {
@@ -86,8 +86,8 @@ func actionsIn(t *testing.T, file string) []string {
 	return actions
 }
 
-// limit gives the caller only these policies.
-func (s *site) limit(who awscloud.Caller, policies ...policy) {
+// setPolicies gives the caller only these policies.
+func (s *site) setPolicies(who awscloud.Caller, policies ...policy) {
 	s.t.Helper()
 	for _, p := range policies {
 		text, err := json.Marshal(p)
@@ -106,15 +106,15 @@ func (s *site) limit(who awscloud.Caller, policies ...policy) {
 func TestMissingPermissionIsFoundBeforeUpgrade(t *testing.T) {
 	for _, action := range actionsIn(t, operatePolicy) {
 		t.Run(action, func(t *testing.T) {
-			s, group, to := start(t, quick()), "workers", "ami-3"
+			s, group, to := start(t, instantOptions()), "workers", "ami-3"
 			if strings.HasPrefix(action, "eks:") {
 				s, group, to = startManaged(t).site, "web", ""
 			} else {
-				s.workers()
+				s.addWorkers()
 			}
-			s.limit(awscloud.Caller{}, whole(t, readPolicy), whole(t, simulatePolicy), without(t, operatePolicy, action))
+			s.setPolicies(awscloud.Caller{}, publishedPolicy(t, readPolicy), publishedPolicy(t, simulatePolicy), publishedPolicyWithout(t, operatePolicy, action))
 			g := s.observe(group, to)
-			r := s.AskRights(t.Context(), &g)
+			r := s.CheckRights(t.Context(), &g)
 			if !slices.Equal(r.Denied, []string{action}) || len(r.Unverified) > 0 {
 				t.Errorf("denied %v, unverified %v, want %s denied", r.Denied, r.Unverified, action)
 			}
@@ -131,34 +131,34 @@ type reader struct {
 	problems []string
 }
 
-func (r *reader) note(err error) {
+func (r *reader) recordError(err error) {
 	if err != nil {
 		r.problems = append(r.problems, err.Error())
 	}
 }
 
-// look observes and surveys a group.
-func (r *reader) look(name, to string) {
+// observeAndSurvey observes and surveys a group.
+func (r *reader) observeAndSurvey(name, to string) {
 	g, err := r.Observe(r.t.Context(), cloud.Ref{Name: name, To: to})
-	r.note(err)
+	r.recordError(err)
 	if g.Refusal != "" {
 		r.problems = append(r.problems, g.Refusal)
 	}
 	_, err = r.Survey(r.t.Context(), &g)
-	r.note(err)
+	r.recordError(err)
 }
 
-// balance reads the load balancers of a group. A denied read is reported before an upgrade.
-func (r *reader) balance(name string, bound string) {
+// readTargets reads the load balancers of a group. A denied read is reported before an upgrade.
+func (r *reader) readTargets(name string, bound string) {
 	g, err := r.Observe(r.t.Context(), cloud.Ref{Name: name, To: "ami-3"})
-	r.note(err)
+	r.recordError(err)
 	found, err := r.TargetGroups(r.t.Context(), &g, []string{bound})
-	r.note(err)
+	r.recordError(err)
 	for _, action := range found.Denied {
 		r.problems = append(r.problems, "the IAM action "+action)
 	}
 	_, err = r.Provider.Targets(r.t.Context(), found.Groups, []string{"i-1"})
-	r.note(err)
+	r.recordError(err)
 }
 
 // TestErrorNamesMissingReadPermission removes each single line of aws-read.json. The reads that need it fail with an error that names it. With
@@ -167,12 +167,12 @@ func TestErrorNamesMissingReadPermission(t *testing.T) {
 	for _, action := range append(actionsIn(t, readPolicy), "") {
 		t.Run(action, func(t *testing.T) {
 			s := startManaged(t)
-			s.workers(func(spec *awscloud.GroupSpec) { spec.Template.Version = "$Latest" })
+			s.addWorkers(func(spec *awscloud.GroupSpec) { spec.Template.Version = "$Latest" })
 			balanced := s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "own"})
-			g := s.look("")
+			g := s.observeWeb("")
 			s.mustUpgrade(&g, "run/1")
-			s.await(awscloud.UpdateState.Ended)
-			s.limit(awscloud.Caller{}, without(t, readPolicy, action))
+			s.waitForUpdate(awscloud.UpdateState.Ended)
+			s.setPolicies(awscloud.Caller{}, publishedPolicyWithout(t, readPolicy, action))
 			fresh, err := aws.New(t.Context(), aws.Options{ClusterName: "shop"})
 			if err != nil {
 				t.Fatal(err)
@@ -180,10 +180,10 @@ func TestErrorNamesMissingReadPermission(t *testing.T) {
 			s.Provider = fresh
 			r := reader{site: s.site}
 			_, err = r.Groups(t.Context(), s.nodes("workers"))
-			r.note(err)
-			r.look("workers", "ami-3")
-			r.look("web", "1.34")
-			r.balance("workers", balanced)
+			r.recordError(err)
+			r.observeAndSurvey("workers", "ami-3")
+			r.observeAndSurvey("web", "1.34")
+			r.readTargets("workers", balanced)
 			all := strings.Join(r.problems, "\n")
 			switch {
 			case action == "eks:ListUpdates" || action == "eks:DescribeUpdate": // needed only while an update is running
@@ -203,11 +203,11 @@ func TestErrorNamesMissingReadPermission(t *testing.T) {
 // each of their lines is used.
 func TestPublishedPoliciesAllowEachKindOfUpgrade(t *testing.T) {
 	s := startManaged(t)
-	s.workers(func(spec *awscloud.GroupSpec) { spec.Template.Version = "$Default" })
+	s.addWorkers(func(spec *awscloud.GroupSpec) { spec.Template.Version = "$Default" })
 	balanced := s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "own"})
-	s.limit(awscloud.Caller{}, whole(t, readPolicy), whole(t, operatePolicy))
+	s.setPolicies(awscloud.Caller{}, publishedPolicy(t, readPolicy), publishedPolicy(t, operatePolicy))
 	r := reader{site: s.site}
-	r.balance("workers", balanced)
+	r.readTargets("workers", balanced)
 	if len(r.problems) > 0 {
 		t.Fatal(r.problems)
 	}
@@ -219,7 +219,7 @@ func TestPublishedPoliciesAllowEachKindOfUpgrade(t *testing.T) {
 	if _, err := s.Survey(t.Context(), &group); err != nil {
 		t.Fatal(err)
 	}
-	s.AskRights(t.Context(), &group)
+	s.CheckRights(t.Context(), &group)
 	s.mustDo(nodegroup.Quiesce{Processes: group.Quiesce})
 	s.mustDo(nodegroup.SetRevision{To: group.Wanted, Token: "run/revision"})
 	s.mustDo(nodegroup.RaiseMax{From: group.Max, Max: group.Max + 1})
@@ -229,10 +229,10 @@ func TestPublishedPoliciesAllowEachKindOfUpgrade(t *testing.T) {
 	s.mustDo(nodegroup.SetRevision{To: first.Wanted, Token: "run/back"})
 	s.mustDo(nodegroup.Resume{Processes: group.Quiesce})
 
-	managed := s.look("1.34")
+	managed := s.observeWeb("1.34")
 	s.mustUpgrade(&managed, "run/1")
-	s.await(awscloud.UpdateState.Ended)
-	s.look("1.34")
+	s.waitForUpdate(awscloud.UpdateState.Ended)
+	s.observeWeb("1.34")
 
 	want := slices.Sorted(slices.Values(append(actionsIn(t, readPolicy), actionsIn(t, operatePolicy)...)))
 	used := s.UsedActions(awscloud.AccessKey)
@@ -245,11 +245,11 @@ func TestPublishedPoliciesAllowEachKindOfUpgrade(t *testing.T) {
 // template or another cluster.
 func TestPublishedPolicyAllowsChangesToOneGroupOnly(t *testing.T) {
 	s := startManaged(t)
-	id := s.workers()
-	s.add(awscloud.GroupSpec{Name: "database", Zones: []string{"us-east-1a"}, Counts: []int{2}, Min: 1, Max: 3, Template: awscloud.TemplateRef{ID: id, Version: "2"}})
+	id := s.addWorkers()
+	s.addGroup(awscloud.GroupSpec{Name: "database", Zones: []string{"us-east-1a"}, Counts: []int{2}, Min: 1, Max: 3, Template: awscloud.TemplateRef{ID: id, Version: "2"}})
 	all := func(string) bool { return true }
-	own := publishedFor(t, operatePolicy, all, "GROUP", "workers", "TEMPLATE", id, "CLUSTER", "other")
-	s.limit(awscloud.Caller{}, whole(t, readPolicy), own)
+	own := filteredPolicyFor(t, operatePolicy, all, "GROUP", "workers", "TEMPLATE", id, "CLUSTER", "other")
+	s.setPolicies(awscloud.Caller{}, publishedPolicy(t, readPolicy), own)
 	database := s.observe("database", "ami-3")
 	refused := func(group string, action nodegroup.Action, needs string) {
 		t.Helper()
@@ -257,14 +257,14 @@ func TestPublishedPolicyAllowsChangesToOneGroupOnly(t *testing.T) {
 	}
 	refused("database", nodegroup.Terminate{Instance: database.Instances[0].ID, Shrink: true}, "autoscaling:TerminateInstanceInAutoScalingGroup")
 	refused("database", nodegroup.RaiseMax{From: 3, Max: 4}, "autoscaling:UpdateAutoScalingGroup")
-	managed := s.look("1.34")
+	managed := s.observeWeb("1.34")
 	refused("web", nodegroup.Delegate{To: managed.Wanted, Token: "run/1"}, "eks:UpdateNodegroupVersion")
 
 	g := s.observe("workers", "ami-3")
 	s.mustDo(nodegroup.SetRevision{To: g.Wanted, Token: "run/revision"})
 	s.mustDo(nodegroup.Terminate{Instance: g.Instances[0].ID})
 
-	s.limit(awscloud.Caller{}, whole(t, readPolicy), publishedFor(t, operatePolicy, all, "GROUP", "*", "TEMPLATE", "lt-other", "CLUSTER", "*"))
+	s.setPolicies(awscloud.Caller{}, publishedPolicy(t, readPolicy), filteredPolicyFor(t, operatePolicy, all, "GROUP", "*", "TEMPLATE", "lt-other", "CLUSTER", "*"))
 	refused("workers", nodegroup.SetRevision{To: s.observe("workers", "ami-1").Wanted, Token: "run/2"}, "ec2:CreateLaunchTemplateVersion")
 	refused("workers", nodegroup.SetRevision{To: s.observe("workers", "1").Wanted, Token: "run/3"}, "ec2:RunInstances")
 }
@@ -283,7 +283,7 @@ func TestUncertainIAMDenialsAreUnverified(t *testing.T) {
 	cases := map[string]struct {
 		caller     awscloud.Caller
 		statements []statement
-		// updates and launches are the expected verdicts about the two actions, as saidOf returns them.
+		// updates and launches are the expected verdicts about the two actions, as verdictAbout returns them.
 		updates, launches string
 	}{
 		"allowed for the group":         {awscloud.Caller{}, allow(own, nil), "", "denied"},
@@ -301,14 +301,14 @@ func TestUncertainIAMDenialsAreUnverified(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := start(t, quick())
-			s.workers()
+			s := start(t, instantOptions())
+			s.addWorkers()
 			ask := []statement{{Effect: "Allow", Action: "iam:SimulatePrincipalPolicy", Resource: "*"}}
 			g := s.observe("workers", "")
-			s.limit(c.caller, policy{Statement: append(ask, c.statements...)})
-			r := s.AskRights(t.Context(), &g)
+			s.setPolicies(c.caller, policy{Statement: append(ask, c.statements...)})
+			r := s.CheckRights(t.Context(), &g)
 			for action, want := range map[string]string{updates: c.updates, launches: c.launches} {
-				if got := saidOf(r, action); got != want {
+				if got := verdictAbout(r, action); got != want {
 					t.Errorf("%s is %q, want %q", action, got, want)
 				}
 			}
@@ -316,8 +316,8 @@ func TestUncertainIAMDenialsAreUnverified(t *testing.T) {
 	}
 }
 
-// saidOf returns the verdict about an action: "denied", "unverified" or "".
-func saidOf(r cloud.Rights, action string) string {
+// verdictAbout returns the verdict about an action: "denied", "unverified" or "".
+func verdictAbout(r cloud.Rights, action string) string {
 	switch {
 	case slices.Contains(r.Denied, action):
 		return "denied"

@@ -41,12 +41,12 @@ type Provider struct {
 	sts         *sts.Client
 	policies    policySimulator
 	// versions, images and instanceImages are caches. seen is where instances were last seen.
-	versions       memory[versionKey, templateVersion]
-	images         memory[string, image]
-	instanceImages memory[string, string]
-	seen           memory[string, seenInstance]
+	versions       cache[versionKey, templateVersion]
+	images         cache[string, image]
+	instanceImages cache[string, string]
+	seen           cache[string, seenInstance]
 	// arns are the ARNs of groups by name. A managed node group has the ARN of EKS.
-	arns      memory[string, string]
+	arns      cache[string, string]
 	managed   managedGroups
 	balancers balancers
 }
@@ -72,26 +72,26 @@ const maxAttempts = 8
 // reason. The SDK does not report it earlier.
 const maxBackoff = 4 * time.Second
 
-// briefError is an error with a shorter text.
-type briefError struct {
+// shortError is an error with a shorter text.
+type shortError struct {
 	error
 	text string
 }
 
 // Error implements error.
-func (e briefError) Error() string { return e.text }
+func (e shortError) Error() string { return e.text }
 
 // Unwrap implements errors.Unwrap.
-func (e briefError) Unwrap() error { return e.error }
+func (e shortError) Unwrap() error { return e.error }
 
-// logCredentialError logs at level 4 the failed requests of a chain of credentials, and returns the error without them.
-func logCredentialError(err error) error {
+// shortenCredentialError logs at level 4 the failed requests of a chain of credentials, and returns the error without them.
+func shortenCredentialError(err error) error {
 	text, requests, found := strings.Cut(err.Error(), ", operation error ")
 	if !found {
 		return err
 	}
 	klog.V(4).Infof("AWS SDK: %s: operation error %s", text, requests)
-	return briefError{error: err, text: text + "; -v 4 shows more"}
+	return shortError{error: err, text: text + "; -v 4 shows more"}
 }
 
 // New connects to AWS with the SDK's default credential chain. It sends only the requests that the chain needs. The last link of
@@ -105,7 +105,7 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 		config.WithAPIOptions([]func(*smithy.Stack) error{
 			middleware.AddUserAgentKeyValue("kubectl-nodeupgrade", cmp.Or(o.Version, "devel")),
 		}),
-		config.WithLogger(logging.LoggerFunc(logMessage)),
+		config.WithLogger(logging.LoggerFunc(logSDKMessage)),
 		config.WithClientLogMode(sdk.LogRetries),
 	}
 	cfg, err := config.LoadDefaultConfig(ctx, load...)
@@ -116,7 +116,7 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 		return nil, errors.New("connecting to AWS: no region: set AWS_REGION, or region in the profile")
 	}
 	if _, err := cfg.Credentials.Retrieve(ctx); err != nil {
-		return nil, fatalError("connecting to AWS: no credentials found (%w): %s", logCredentialError(err), remedySignIn+", or use node labels with --provider=manual")
+		return nil, fatalError("connecting to AWS: no credentials found (%w): %s", shortenCredentialError(err), remedySignIn+", or use node labels with --provider=manual")
 	}
 	addCredentialRenewal(&cfg)
 	cfg.HTTPClient = deadline.Client(cfg.HTTPClient)
@@ -125,13 +125,13 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	}
 	p.policies = policySimulator{region: cfg.Region, iam: iam.NewFromConfig(cfg), sts: p.sts}
 	p.balancers.elb = elasticloadbalancingv2.NewFromConfig(cfg)
-	p.managed = managedGroups{aws: p, eks: eks.NewFromConfig(cfg), ssm: ssm.NewFromConfig(cfg), memory: managedMemory{named: o.ClusterName}}
+	p.managed = managedGroups{aws: p, eks: eks.NewFromConfig(cfg), ssm: ssm.NewFromConfig(cfg), cache: managedCache{userCluster: o.ClusterName}}
 	return p, nil
 }
 
-// logMessage sends the SDK's messages to the log of the Kubernetes libraries, from level 1 on. By default the SDK writes to
+// logSDKMessage sends the SDK's messages to the log of the Kubernetes libraries, from level 1 on. By default the SDK writes to
 // stderr, between the lines that the user asked for.
-func logMessage(class logging.Classification, format string, values ...any) {
+func logSDKMessage(class logging.Classification, format string, values ...any) {
 	klog.V(1).Infof("AWS SDK: %s %s", class, fmt.Sprintf(format, values...))
 }
 
@@ -159,8 +159,8 @@ func (p *Provider) Account(ctx context.Context) (string, error) {
 // parallelReads is how many reads of one kind run concurrently.
 const parallelReads = 4
 
-// forEachAtOnce calls do for each index below n, some of them concurrently, and returns the first error.
-func forEachAtOnce(n int, do func(i int) error) error {
+// forEachParallel calls do for each index below n, some of them concurrently, and returns the first error.
+func forEachParallel(n int, do func(i int) error) error {
 	var work errgroup.Group
 	work.SetLimit(parallelReads)
 	for i := range n {
@@ -181,12 +181,12 @@ func (p *Provider) Groups(ctx context.Context, nodes []*corev1.Node) ([]nodegrou
 	if err != nil {
 		return nil, err
 	}
-	if err := p.managed.memory.learnCluster(found); err != nil {
+	if err := p.managed.cache.learnCluster(found); err != nil {
 		return nil, err
 	}
 	groups := make([]nodegroup.Group, len(found))
-	err = forEachAtOnce(len(found), func(i int) error {
-		group, err := p.judgeGroup(ctx, &found[i], "", true)
+	err = forEachParallel(len(found), func(i int) error {
+		group, err := p.inspectGroup(ctx, &found[i], "", true)
 		if err != nil && group.Refusal == "" {
 			group.Refusal = err.Error()
 		}
@@ -205,22 +205,22 @@ func (p *Provider) Observe(ctx context.Context, ref cloud.Ref) (nodegroup.Group,
 	if err != nil {
 		return nodegroup.Group{}, err
 	}
-	group, err := p.judgeGroup(ctx, asg, ref.To, false)
+	group, err := p.inspectGroup(ctx, asg, ref.To, false)
 	group.Observed = began
 	return group, err
 }
 
-// judgeGroup describes a group that was already read, for a listing or for an upgrade. With an error it returns the group as
+// inspectGroup describes a group that was already read, for a listing or for an upgrade. With an error it returns the group as
 // describeGroup does.
-func (p *Provider) judgeGroup(ctx context.Context, asg *at.AutoScalingGroup, to string, listing bool) (nodegroup.Group, error) {
+func (p *Provider) inspectGroup(ctx context.Context, asg *at.AutoScalingGroup, to string, listing bool) (nodegroup.Group, error) {
 	if _, managed := managedNameOf(asg); managed {
-		return p.managed.judgeManaged(ctx, asg, to, listing)
+		return p.managed.inspectNodegroup(ctx, asg, to, listing)
 	}
 	group := describeGroup(asg)
 	group.Instances = describeInstances(asg, func(at.Instance) (own nodegroup.Revision, outdated bool, why string) { return })
 	p.rememberInstances(asg, &group) // even if a later read fails, the group's nodes are known
-	p.arns.keep(map[string]string{group.Name: sdk.ToString(asg.AutoScalingGroupARN)})
-	f, err := p.readFacts(ctx, asg, to)
+	p.arns.add(map[string]string{group.Name: sdk.ToString(asg.AutoScalingGroupARN)})
+	f, err := p.readGroupFacts(ctx, asg, to)
 	if no, refused := errors.AsType[refusedError](err); refused {
 		group.Refusal, group.AbsentTarget = cmp.Or(refusalReason(asg, nil, ""), string(no)), to != "" && isAbsent(err)
 		return group, nil
@@ -228,45 +228,45 @@ func (p *Provider) judgeGroup(ctx context.Context, asg *at.AutoScalingGroup, to 
 	if err != nil {
 		return group, err
 	}
-	addFacts(&group, asg, &f)
+	addGroupFacts(&group, asg, &f)
 	p.rememberInstances(asg, &group)
 	return group, nil
 }
 
-// readFacts reads everything that is needed to judge the group. It returns a refusedError if the group, its template or the
+// readGroupFacts reads everything that is needed to judge the group. It returns a refusedError if the group, its template or the
 // target makes that impossible.
-func (p *Provider) readFacts(ctx context.Context, asg *at.AutoScalingGroup, to string) (groupFacts, error) {
+func (p *Provider) readGroupFacts(ctx context.Context, asg *at.AutoScalingGroup, to string) (groupFacts, error) {
 	var f groupFacts
 	wish, err := parseTarget(to)
 	if err != nil {
 		return f, err
 	}
-	if err := p.readSources(ctx, asg, wish, &f); err != nil {
+	if err := p.readLaunchSources(ctx, asg, wish, &f); err != nil {
 		return f, err
 	}
-	if f.instanceImages, err = p.machineImages(ctx, f.unknownImages(asg)); err != nil {
+	if f.instanceImages, err = p.readInstanceImages(ctx, f.instancesWithUnknownImage(asg)); err != nil {
 		return f, err
 	}
-	if err := p.judgeTarget(ctx, asg, wish, &f); err != nil {
+	if err := p.checkTargetImage(ctx, asg, wish, &f); err != nil {
 		return f, err
 	}
 	name := sdk.ToString(asg.AutoScalingGroupName)
-	if f.refresh, err = p.refreshStatus(ctx, name); err != nil {
+	if f.refresh, err = p.readRefreshStatus(ctx, name); err != nil {
 		return f, err
 	}
 	if lacksInstances(asg) {
-		f.failure, err = p.newestFailure(ctx, name)
+		f.failure, err = p.readNewestLaunchFailure(ctx, name)
 	}
 	return f, err
 }
 
-// readSources reads what the group launches from and what it should launch from, with template names and images.
-func (p *Provider) readSources(ctx context.Context, asg *at.AutoScalingGroup, wish target, f *groupFacts) error {
+// readLaunchSources reads what the group launches from and what it should launch from, with template names and images.
+func (p *Provider) readLaunchSources(ctx context.Context, asg *at.AutoScalingGroup, wish target, f *groupFacts) error {
 	written, err := launchSourceOf(asg)
 	if err != nil {
 		return err
 	}
-	templates, err := p.readTemplates(ctx, written.movingTemplates(wish))
+	templates, err := p.readTemplates(ctx, written.templatesByAlias(wish))
 	if err != nil {
 		return err
 	}
@@ -288,21 +288,21 @@ func (p *Provider) readSources(ctx context.Context, asg *at.AutoScalingGroup, wi
 	return err
 }
 
-// judgeTarget describes the images of the sources. If the target is an AMI, it checks that the AMI fits the group. Otherwise the
+// checkTargetImage describes the images of the sources. If the target is an AMI, it checks that the AMI fits the group. Otherwise the
 // images are needed only for the Kubernetes version, which may stay unknown.
-func (p *Provider) judgeTarget(ctx context.Context, asg *at.AutoScalingGroup, wish target, f *groupFacts) error {
+func (p *Provider) checkTargetImage(ctx context.Context, asg *at.AutoScalingGroup, wish target, f *groupFacts) error {
 	from, to := f.pointed.base.image, f.wanted.base.image
-	images, err := p.describeImages(ctx, []string{from, to})
+	images, err := p.readImages(ctx, []string{from, to})
 	f.images = images
 	switch {
 	case wish.image == "" || from == to:
-		f.unread = describeUnread(unknownKubernetes, err)
+		f.unread = unknownBecause(unknownKubernetes, err)
 		return ctx.Err()
 	case err != nil:
 		return err
 	}
 	f.absent = images[to].id == ""
-	if f.problem = incompatibleImage(images[from], images[to], to); f.problem == "" {
+	if f.problem = imageIncompatibility(images[from], images[to], to); f.problem == "" {
 		f.problem, err = p.sharedTemplateProblem(ctx, sdk.ToString(asg.AutoScalingGroupName), f.pointed.base)
 	}
 	return err
@@ -311,7 +311,7 @@ func (p *Provider) judgeTarget(ctx context.Context, asg *at.AutoScalingGroup, wi
 // sharedTemplateProblem returns why no version may be added to a group's template: another group would launch from it
 // immediately.
 func (p *Provider) sharedTemplateProblem(ctx context.Context, asg string, base launch) (string, error) {
-	other, err := p.otherGroupUsing(ctx, asg, base.template)
+	other, err := p.findOtherGroupUsing(ctx, asg, base.template)
 	if err != nil || other == "" {
 		return "", err
 	}
@@ -331,12 +331,12 @@ func (p *Provider) rememberInstances(asg *at.AutoScalingGroup, group *nodegroup.
 			seen[sdk.ToString(i.InstanceId)] = seenInstance{}
 		}
 	}
-	p.seen.keep(seen)
+	p.seen.add(seen)
 }
 
 func (p *Provider) lastSeen(node *corev1.Node) seenInstance {
 	_, instance, _ := ParseProviderID(node.Spec.ProviderID)
-	return p.seen.recall(instance)
+	return p.seen.get(instance)
 }
 
 // Belongs implements cloud.Provider: the node's instance was in the group when Groups or Observe last saw it.

@@ -30,7 +30,7 @@ import (
 )
 
 func TestAccount(t *testing.T) {
-	s := start(t, quick())
+	s := start(t, instantOptions())
 	got, err := s.Account(t.Context())
 	if err != nil || got != "account 123456789012, us-east-1" {
 		t.Errorf("got %q, %v", got, err)
@@ -43,7 +43,7 @@ func TestAccount(t *testing.T) {
 // TestNoAWSRequestIsSentAfterItsDeadline checks that no request is sent after its deadline, even if the context has
 // not noticed it.
 func TestNoAWSRequestIsSentAfterItsDeadline(t *testing.T) {
-	s := start(t, quick())
+	s := start(t, instantOptions())
 	before := len(s.requests())
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // time for the pauses between its tries
 	defer cancel()
@@ -63,7 +63,7 @@ func TestProviderWithoutCredentialsOrRegionFails(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			start(t, quick())
+			start(t, instantOptions())
 			for k, v := range c.env {
 				t.Setenv(k, v)
 			}
@@ -78,7 +78,7 @@ func TestProviderWithoutCredentialsOrRegionFails(t *testing.T) {
 }
 
 func TestRegionOfNodesIsTheLastResort(t *testing.T) {
-	start(t, quick())
+	start(t, instantOptions())
 	t.Setenv("AWS_REGION", "")
 	p, err := aws.New(t.Context(), aws.Options{Region: "us-east-1"})
 	if err != nil {
@@ -90,13 +90,13 @@ func TestRegionOfNodesIsTheLastResort(t *testing.T) {
 }
 
 func TestGroupsListsAutoScalingAndNodeGroups(t *testing.T) {
-	s := start(t, quick())
-	id := s.workers()
+	s := start(t, instantOptions())
+	id := s.addWorkers()
 	other := awscloud.GroupSpec{
 		Name: "batch", Zones: []string{"us-east-1a"}, Counts: []int{2}, Min: 0, Max: 4, Template: awscloud.TemplateRef{ID: id, Version: "2"},
 		Suspended: []string{"Launch"},
 	}
-	s.add(other)
+	s.addGroup(other)
 	s.AddCluster("prod", "1.33")
 	pool, err := s.AddManagedNodegroup(awscloud.NodegroupSpec{
 		Cluster: "prod", Name: "pool", ReleaseVersion: release133, Image: "ami-1", InstanceType: "m6i.large",
@@ -138,8 +138,8 @@ func TestGroupsListsAutoScalingAndNodeGroups(t *testing.T) {
 }
 
 func TestGroupsOfManyNodesTakeFewRequests(t *testing.T) {
-	s := start(t, quick())
-	s.workers(func(g *awscloud.GroupSpec) { g.Counts, g.Max = []int{60, 60, 60}, 200 })
+	s := start(t, instantOptions())
+	s.addWorkers(func(g *awscloud.GroupSpec) { g.Counts, g.Max = []int{60, 60, 60}, 200 })
 	nodes := s.nodes("workers")
 	s.requests()
 	if groups, err := s.Groups(t.Context(), nodes); err != nil || len(groups) != 1 || len(groups[0].Instances) != 180 {
@@ -152,7 +152,7 @@ func TestGroupsOfManyNodesTakeFewRequests(t *testing.T) {
 }
 
 func TestGroupsInTheWrongRegion(t *testing.T) {
-	s := start(t, quick())
+	s := start(t, instantOptions())
 	_, err := s.Groups(t.Context(), []*corev1.Node{node("eu-west-1a", "i-0123456789abcdef0")})
 	if err == nil || !strings.Contains(err.Error(), "set AWS_REGION=eu-west-1") {
 		t.Errorf("got %v", err)
@@ -160,10 +160,10 @@ func TestGroupsInTheWrongRegion(t *testing.T) {
 }
 
 func TestErrorOfOneGroupKeepsTheOthers(t *testing.T) {
-	s := start(t, quick())
-	id := s.workers()
-	s.add(awscloud.GroupSpec{Name: "batch", Zones: []string{"us-east-1a"}, Counts: []int{1}, Max: 4, Template: awscloud.TemplateRef{ID: id, Version: "2"}})
-	s.Fault(awscloud.Fault{Service: "autoscaling", Operation: "DescribeInstanceRefreshes", Code: "AccessDenied"})
+	s := start(t, instantOptions())
+	id := s.addWorkers()
+	s.addGroup(awscloud.GroupSpec{Name: "batch", Zones: []string{"us-east-1a"}, Counts: []int{1}, Max: 4, Template: awscloud.TemplateRef{ID: id, Version: "2"}})
+	s.InjectFault(awscloud.Fault{Service: "autoscaling", Operation: "DescribeInstanceRefreshes", Code: "AccessDenied"})
 	nodes := s.nodes("workers", "batch")
 	groups, err := s.Groups(t.Context(), nodes)
 	if err != nil || len(groups) != 2 {
@@ -212,9 +212,9 @@ func TestRequestsPerObservation(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := start(t, quick())
+			s := start(t, instantOptions())
 			s.AddParameter("/image", "ami-2")
-			s.workers(func(g *awscloud.GroupSpec) {
+			s.addWorkers(func(g *awscloud.GroupSpec) {
 				if c.group != nil {
 					c.group(s, g)
 				}
@@ -233,13 +233,13 @@ func TestRequestsPerObservation(t *testing.T) {
 }
 
 func TestObserveErrors(t *testing.T) {
-	s := start(t, quick())
-	s.workers()
+	s := start(t, instantOptions())
+	s.addWorkers()
 	_, err := s.Observe(t.Context(), cloud.Ref{Name: "nobody"})
 	if !errors.Is(err, cloud.ErrNotFound) || !strings.Contains(err.Error(), `"nobody" in us-east-1`) {
 		t.Errorf("a group that does not exist: %v", err)
 	}
-	s.Fault(awscloud.Fault{Service: "ec2", Operation: "DescribeLaunchTemplateVersions", Code: "UnauthorizedOperation"})
+	s.InjectFault(awscloud.Fault{Service: "ec2", Operation: "DescribeLaunchTemplateVersions", Code: "UnauthorizedOperation"})
 	_, err = s.Observe(t.Context(), cloud.Ref{Name: "workers"})
 	s.wantOutcome(err, nodegroup.OutcomeFatal, "IAM action ec2:DescribeLaunchTemplateVersions")
 	s.RejectCredentials(awscloud.CredentialsExpired)
@@ -257,10 +257,10 @@ func TestObserveErrors(t *testing.T) {
 
 func TestThrottlingIsWaitedOut(t *testing.T) {
 	for _, code := range []string{"RateExceeded", "Throttling"} {
-		s := start(t, quick())
-		s.workers()
-		log := record(t)
-		s.Fault(awscloud.Fault{Service: "autoscaling", Operation: "DescribeAutoScalingGroups", Code: code})
+		s := start(t, instantOptions())
+		s.addWorkers()
+		log := captureLog(t)
+		s.InjectFault(awscloud.Fault{Service: "autoscaling", Operation: "DescribeAutoScalingGroups", Code: code})
 		if g, err := s.Observe(t.Context(), cloud.Ref{Name: "workers"}); err != nil || len(g.Instances) != 3 {
 			t.Errorf("%s: got %d instances, %v", code, len(g.Instances), err)
 		}
@@ -270,8 +270,8 @@ func TestThrottlingIsWaitedOut(t *testing.T) {
 	}
 }
 
-// record captures the libraries' logs of level 1 until the test ends.
-func record(t *testing.T) *strings.Builder {
+// captureLog captures the libraries' logs of level 1 until the test ends.
+func captureLog(t *testing.T) *strings.Builder {
 	t.Helper()
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(flags)
@@ -300,7 +300,7 @@ func TestAWSSDKPrintsNoWarnings(t *testing.T) {
 	}
 	defer func(was *os.File) { os.Stderr = was }(os.Stderr)
 	os.Stderr = stderr // the SDK chooses its log output when it is configured
-	s := start(t, quick())
+	s := start(t, instantOptions())
 	there, err := url.Parse(s.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -317,7 +317,7 @@ func TestAWSSDKPrintsNoWarnings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := record(t)
+	log := captureLog(t)
 	if _, err := p.Account(t.Context()); err != nil || !strings.Contains(log.String(), "AWS SDK: WARN failed to discard") {
 		t.Errorf("got %v, and the log says %q, want the warning", err, log)
 	}
@@ -336,9 +336,9 @@ func TestRefusedTargetsOfAGroup(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := start(t, quick())
-			id := s.workers()
-			s.add(awscloud.GroupSpec{Name: "rival", Zones: []string{"us-east-1a"}, Max: 1, Template: awscloud.TemplateRef{ID: id, Version: "$Latest"}})
+			s := start(t, instantOptions())
+			id := s.addWorkers()
+			s.addGroup(awscloud.GroupSpec{Name: "rival", Zones: []string{"us-east-1a"}, Max: 1, Template: awscloud.TemplateRef{ID: id, Version: "$Latest"}})
 			if g := s.observe("workers", c.to); !strings.Contains(g.Refusal, c.says) || g.Name != "workers" || g.Max != 6 {
 				t.Errorf("got refusal %q of %s, want it to say %q", g.Refusal, g.Name, c.says)
 			}
@@ -347,8 +347,8 @@ func TestRefusedTargetsOfAGroup(t *testing.T) {
 }
 
 func TestInstanceRefreshIsRefused(t *testing.T) {
-	s := start(t, quick())
-	s.workers(func(g *awscloud.GroupSpec) {
+	s := start(t, instantOptions())
+	s.addWorkers(func(g *awscloud.GroupSpec) {
 		g.Refreshes = []at.InstanceRefresh{{Status: "InProgress"}, {Status: "Successful"}}
 	})
 	if g := s.observe("workers", ""); !strings.Contains(g.Refusal, "instance refresh is active") {
@@ -357,8 +357,8 @@ func TestInstanceRefreshIsRefused(t *testing.T) {
 }
 
 func TestLaunchFailureIsReported(t *testing.T) {
-	s := start(t, quick())
-	s.workers()
+	s := start(t, instantOptions())
+	s.addWorkers()
 	for _, zone := range []string{"us-east-1a", "us-east-1b", "us-east-1c"} {
 		s.LimitCapacity(zone, 0)
 	}
@@ -384,12 +384,12 @@ func TestImageBehindSSMParameterMoves(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			o := quick()
+			o := instantOptions()
 			o.NewInstanceHidden = c.hidden
 			s := start(t, o)
 			s.AddParameter("/image", "ami-1")
 			id := s.AddTemplate("workers", awscloud.TemplateVersion{Image: "resolve:ssm:/image", InstanceType: "m6i.large"})
-			s.add(awscloud.GroupSpec{Name: "workers", Zones: []string{"us-east-1a"}, Counts: []int{1}, Max: 4, Template: awscloud.TemplateRef{ID: id, Version: "1"}})
+			s.addGroup(awscloud.GroupSpec{Name: "workers", Zones: []string{"us-east-1a"}, Counts: []int{1}, Max: 4, Template: awscloud.TemplateRef{ID: id, Version: "1"}})
 			before := s.observe("workers", "")
 			s.AddParameter("/image", "ami-2")
 			after := s.observe("workers", "")
@@ -404,8 +404,8 @@ func TestImageBehindSSMParameterMoves(t *testing.T) {
 }
 
 func TestInstanceWithReplacedRootVolumeIsOutdated(t *testing.T) {
-	s := start(t, quick())
-	s.workers(func(g *awscloud.GroupSpec) { g.InitialVersion = 2 })
+	s := start(t, instantOptions())
+	s.addWorkers(func(g *awscloud.GroupSpec) { g.InitialVersion = 2 })
 	if err := s.ReplaceRootVolume(s.status().Instances[0].ID, "ami-3"); err != nil {
 		t.Fatal(err)
 	}
@@ -416,12 +416,12 @@ func TestInstanceWithReplacedRootVolumeIsOutdated(t *testing.T) {
 }
 
 func TestNodeOfTerminatedInstanceStaysInGroup(t *testing.T) {
-	s := start(t, quick())
-	s.workers()
+	s := start(t, instantOptions())
+	s.addWorkers()
 	nodes := s.nodes("workers")
 	g := s.observe("workers", "")
 	s.mustDo(nodegroup.Terminate{Instance: g.Instances[0].ID, Shrink: true})
-	if err := s.Wait(t.Context(), "workers", func(g awscloud.GroupStatus) bool { return len(g.Instances) == 2 }); err != nil {
+	if err := s.WaitForGroup(t.Context(), "workers", func(g awscloud.GroupStatus) bool { return len(g.Instances) == 2 }); err != nil {
 		t.Fatal(err)
 	}
 	g = s.observe("workers", "")

@@ -33,7 +33,7 @@ type templateVersion struct {
 	spot bool
 }
 
-func (v templateVersion) isAlias() bool { return strings.HasPrefix(v.image, "resolve:ssm:") }
+func (v templateVersion) hasImageAlias() bool { return strings.HasPrefix(v.image, "resolve:ssm:") }
 
 // seenInstance is the group in which an instance was last seen, zero for none. A node object may exist a moment longer than its
 // machine.
@@ -47,7 +47,7 @@ type seenInstance struct {
 func (p *Provider) readGroup(ctx context.Context, name string, instances bool) (*at.AutoScalingGroup, error) {
 	doing := fmt.Sprintf("reading Auto Scaling group %q in %s", name, p.region)
 	out, err := p.autoscaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{
-		AutoScalingGroupNames: []string{p.managed.memory.autoscalingName(name)}, IncludeInstances: sdk.Bool(instances),
+		AutoScalingGroupNames: []string{p.managed.cache.autoscalingGroupName(name)}, IncludeInstances: sdk.Bool(instances),
 	})
 	if err != nil {
 		return nil, explainError(doing, err)
@@ -61,7 +61,7 @@ func (p *Provider) readGroup(ctx context.Context, name string, instances bool) (
 	if err != nil {
 		return nil, explainError(doing, err)
 	}
-	found, err := chooseNodegroup(out.AutoScalingGroups, p.managed.memory.thisCluster())
+	found, err := chooseNodegroup(out.AutoScalingGroups, p.managed.cache.thisCluster())
 	switch {
 	case err != nil:
 		return nil, fatalError("reading node group %q in %s: %w", name, p.region, err)
@@ -93,12 +93,12 @@ func (p *Provider) readGroupsOf(ctx context.Context, instances []string) ([]at.A
 		if len(names) == 0 {
 			continue
 		}
-		found, err := p.describeGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: names})
+		found, err := p.readGroupPages(ctx, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: names})
 		if err != nil {
 			return nil, err
 		}
 		groups = append(groups, found...)
-		instances = withoutListed(instances, found)
+		instances = removeListed(instances, found)
 	}
 	slices.SortFunc(groups, func(a, b at.AutoScalingGroup) int {
 		return strings.Compare(sdk.ToString(a.AutoScalingGroupName), sdk.ToString(b.AutoScalingGroupName))
@@ -106,8 +106,8 @@ func (p *Provider) readGroupsOf(ctx context.Context, instances []string) ([]at.A
 	return groups, nil
 }
 
-// withoutListed returns the instances that none of the groups lists.
-func withoutListed(instances []string, groups []at.AutoScalingGroup) []string {
+// removeListed returns the instances that none of the groups lists.
+func removeListed(instances []string, groups []at.AutoScalingGroup) []string {
 	listed := map[string]bool{}
 	for i := range groups {
 		for _, instance := range groups[i].Instances {
@@ -117,8 +117,8 @@ func withoutListed(instances []string, groups []at.AutoScalingGroup) []string {
 	return slices.DeleteFunc(slices.Clone(instances), func(id string) bool { return listed[id] })
 }
 
-// describeGroups reads all pages of groups.
-func (p *Provider) describeGroups(ctx context.Context, in *autoscaling.DescribeAutoScalingGroupsInput) ([]at.AutoScalingGroup, error) {
+// readGroupPages reads all pages of groups.
+func (p *Provider) readGroupPages(ctx context.Context, in *autoscaling.DescribeAutoScalingGroupsInput) ([]at.AutoScalingGroup, error) {
 	in.MaxRecords = sdk.Int32(100)
 	var groups []at.AutoScalingGroup
 	pages := autoscaling.NewDescribeAutoScalingGroupsPaginator(p.autoscaling, in)
@@ -140,7 +140,7 @@ func (p *Provider) readTemplates(ctx context.Context, ids []string) (map[string]
 	}
 	out, err := p.ec2.DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{LaunchTemplateIds: ids})
 	if err != nil {
-		return nil, refusedTemplate(explainError("reading launch templates "+strings.Join(ids, ", "), err))
+		return nil, markAbsentTemplate(explainError("reading launch templates "+strings.Join(ids, ", "), err))
 	}
 	for _, t := range out.LaunchTemplates {
 		templates[sdk.ToString(t.LaunchTemplateId)] = t
@@ -150,8 +150,8 @@ func (p *Provider) readTemplates(ctx context.Context, ids []string) (map[string]
 
 // readVersions reads template versions, each once. It does not resolve SSM aliases of images.
 func (p *Provider) readVersions(ctx context.Context, keys []versionKey) (map[versionKey]templateVersion, error) {
-	return p.versions.fill(keys, func(unknown []versionKey) (map[versionKey]templateVersion, error) {
-		return p.describeVersions(ctx, unknown, false)
+	return p.versions.getOrFetch(keys, func(unknown []versionKey) (map[versionKey]templateVersion, error) {
+		return p.fetchVersions(ctx, unknown, false)
 	})
 }
 
@@ -160,18 +160,18 @@ func (p *Provider) readVersions(ctx context.Context, keys []versionKey) (map[ver
 func (p *Provider) resolveAliases(ctx context.Context, versions map[versionKey]templateVersion) (map[versionKey]templateVersion, error) {
 	var aliases []versionKey
 	for key, v := range versions {
-		if v.isAlias() {
+		if v.hasImageAlias() {
 			aliases = append(aliases, key)
 		}
 	}
-	resolved, err := p.describeVersions(ctx, aliases, true)
+	resolved, err := p.fetchVersions(ctx, aliases, true)
 	out := maps.Clone(versions)
 	maps.Copy(out, resolved)
 	return out, err
 }
 
-// describeVersions sends one request for each template. With an error it still returns the versions that were read before.
-func (p *Provider) describeVersions(ctx context.Context, keys []versionKey, resolve bool) (map[versionKey]templateVersion, error) {
+// fetchVersions sends one request for each template. With an error it still returns the versions that were read before.
+func (p *Provider) fetchVersions(ctx context.Context, keys []versionKey, resolve bool) (map[versionKey]templateVersion, error) {
 	numbers := map[string][]string{}
 	for _, key := range keys {
 		numbers[key.template] = append(numbers[key.template], strconv.FormatInt(key.number, 10))
@@ -183,7 +183,7 @@ func (p *Provider) describeVersions(ctx context.Context, keys []versionKey, reso
 			LaunchTemplateId: sdk.String(template), Versions: own, ResolveAlias: sdk.Bool(resolve),
 		})
 		if err != nil {
-			return read, refusedTemplate(explainError(fmt.Sprintf("reading launch template %s version %s", template, strings.Join(own, ", ")), err))
+			return read, markAbsentTemplate(explainError(fmt.Sprintf("reading launch template %s version %s", template, strings.Join(own, ", ")), err))
 		}
 		for _, v := range out.LaunchTemplateVersions {
 			read[versionKey{template, sdk.ToInt64(v.VersionNumber)}] = describeVersion(v)
@@ -202,8 +202,8 @@ func describeVersion(v et.LaunchTemplateVersion) templateVersion {
 	return read
 }
 
-// refusedTemplate converts AWS's answer that a template or its version does not exist to an absentError.
-func refusedTemplate(err error) error {
+// markAbsentTemplate converts AWS's answer that a template or its version does not exist to an absentError.
+func markAbsentTemplate(err error) error {
 	if api, ok := errors.AsType[smithy.APIError](err); ok && strings.HasPrefix(api.ErrorCode(), "InvalidLaunchTemplate") {
 		return newAbsentError("%v: set the group to a version that exists, or pass one with --to", err)
 	}
@@ -213,20 +213,20 @@ func refusedTemplate(err error) error {
 // unknownKubernetes is what stays unknown if a group's images cannot be read.
 const unknownKubernetes = "the Kubernetes version of its images is unknown"
 
-// describeUnread returns what stays unknown because of the error, nil without an error.
-func describeUnread(without string, err error) []string {
+// unknownBecause returns what stays unknown because of the error, nil without an error.
+func unknownBecause(without string, err error) []string {
 	if err == nil {
 		return nil
 	}
 	return []string{without + ": " + err.Error()}
 }
 
-// describeImages reads the AMIs, each once. An AMI that does not exist, or that this account may not use, has no id.
-func (p *Provider) describeImages(ctx context.Context, ids []string) (map[string]image, error) {
+// readImages reads the AMIs, each once. An AMI that does not exist, or that this account may not use, has no id.
+func (p *Provider) readImages(ctx context.Context, ids []string) (map[string]image, error) {
 	named := slices.DeleteFunc(ids, func(id string) bool { return id == "" })
-	return p.images.fill(named, func(unknown []string) (map[string]image, error) {
+	return p.images.getOrFetch(named, func(unknown []string) (map[string]image, error) {
 		// Naming the IDs instead of filtering would return an error if one of them does not exist.
-		out, err := p.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{Filters: filterBy("image-id", unknown), IncludeDeprecated: sdk.Bool(true)})
+		out, err := p.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{Filters: ec2Filter("image-id", unknown), IncludeDeprecated: sdk.Bool(true)})
 		if err != nil {
 			return nil, explainError("reading images "+strings.Join(unknown, ", "), err)
 		}
@@ -241,12 +241,12 @@ func (p *Provider) describeImages(ctx context.Context, ids []string) (map[string
 	})
 }
 
-// machineImages reads the AMIs of the instances, each once. Instances that EC2 does not know (yet) are left out.
-func (p *Provider) machineImages(ctx context.Context, instances []string) (map[string]string, error) {
-	return p.instanceImages.fill(instances, func(unknown []string) (map[string]string, error) {
+// readInstanceImages reads the AMIs of the instances, each once. Instances that EC2 does not know (yet) are left out.
+func (p *Provider) readInstanceImages(ctx context.Context, instances []string) (map[string]string, error) {
+	return p.instanceImages.getOrFetch(instances, func(unknown []string) (map[string]string, error) {
 		read := map[string]string{}
 		for batch := range slices.Chunk(unknown, 200) { // the maximum number of values in a filter
-			pages := ec2.NewDescribeInstancesPaginator(p.ec2, &ec2.DescribeInstancesInput{Filters: filterBy("instance-id", batch), MaxResults: sdk.Int32(1000)})
+			pages := ec2.NewDescribeInstancesPaginator(p.ec2, &ec2.DescribeInstancesInput{Filters: ec2Filter("instance-id", batch), MaxResults: sdk.Int32(1000)})
 			for pages.HasMorePages() {
 				out, err := pages.NextPage(ctx)
 				if err != nil {
@@ -269,9 +269,9 @@ func machinesIn(reservations []et.Reservation) (all []et.Instance) {
 	return all
 }
 
-// refreshStatus returns the status of the group's newest instance refresh, "" without one. At most one refresh is active, and it
+// readRefreshStatus returns the status of the group's newest instance refresh, "" without one. At most one refresh is active, and it
 // is the newest.
-func (p *Provider) refreshStatus(ctx context.Context, asg string) (at.InstanceRefreshStatus, error) {
+func (p *Provider) readRefreshStatus(ctx context.Context, asg string) (at.InstanceRefreshStatus, error) {
 	out, err := p.autoscaling.DescribeInstanceRefreshes(ctx, &autoscaling.DescribeInstanceRefreshesInput{
 		AutoScalingGroupName: sdk.String(asg), MaxRecords: sdk.Int32(1),
 	})
@@ -284,8 +284,8 @@ func (p *Provider) refreshStatus(ctx context.Context, asg string) (at.InstanceRe
 	return out.InstanceRefreshes[0].Status, nil
 }
 
-// newestFailure returns the group's newest failed launch.
-func (p *Provider) newestFailure(ctx context.Context, asg string) (nodegroup.LaunchFailure, error) {
+// readNewestLaunchFailure returns the group's newest failed launch.
+func (p *Provider) readNewestLaunchFailure(ctx context.Context, asg string) (nodegroup.LaunchFailure, error) {
 	out, err := p.autoscaling.DescribeScalingActivities(ctx, &autoscaling.DescribeScalingActivitiesInput{
 		AutoScalingGroupName: sdk.String(asg), MaxRecords: sdk.Int32(50),
 	})
@@ -295,14 +295,14 @@ func (p *Provider) newestFailure(ctx context.Context, asg string) (nodegroup.Lau
 	return newestLaunchFailure(out.Activities), nil
 }
 
-// otherGroupUsing returns the name of another group that launches from the template's newest version, "" if there is none.
-func (p *Provider) otherGroupUsing(ctx context.Context, asg, template string) (string, error) {
-	groups, err := p.describeGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{IncludeInstances: sdk.Bool(false)})
+// findOtherGroupUsing returns the name of another group that launches from the template's newest version, "" if there is none.
+func (p *Provider) findOtherGroupUsing(ctx context.Context, asg, template string) (string, error) {
+	groups, err := p.readGroupPages(ctx, &autoscaling.DescribeAutoScalingGroupsInput{IncludeInstances: sdk.Bool(false)})
 	if err != nil {
 		return "", err
 	}
 	for i := range groups {
-		if name := sdk.ToString(groups[i].AutoScalingGroupName); name != asg && usesNewestVersion(&groups[i], template) {
+		if name := sdk.ToString(groups[i].AutoScalingGroupName); name != asg && usesLatestVersion(&groups[i], template) {
 			return name, nil
 		}
 	}

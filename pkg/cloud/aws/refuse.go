@@ -16,7 +16,7 @@ import (
 // instances are the group's instances after they were judged. refresh is the status of the newest
 // instance refresh.
 func refusalReason(g *at.AutoScalingGroup, instances []nodegroup.Instance, refresh at.InstanceRefreshStatus) string {
-	return cmp.Or(refuseDeleted(g), refuseChanged(g, refresh), refuseUnits(g), refuseSuspended(g), refuseWarmPool(g), refuseProtected(g, instances))
+	return cmp.Or(refuseDeleted(g), refuseOtherManagers(g, refresh), refuseCapacityUnits(g), refuseSuspended(g), refuseWarmPool(g), refuseProtected(g, instances))
 }
 
 func refuseDeleted(g *at.AutoScalingGroup) string {
@@ -26,9 +26,9 @@ func refuseDeleted(g *at.AutoScalingGroup) string {
 	return ""
 }
 
-// refuseChanged refuses groups that another AWS service changes: a service that manages them, or an
+// refuseOtherManagers refuses groups that another AWS service changes: a service that manages them, or an
 // instance refresh that may still replace instances.
-func refuseChanged(g *at.AutoScalingGroup, refresh at.InstanceRefreshStatus) string {
+func refuseOtherManagers(g *at.AutoScalingGroup, refresh at.InstanceRefreshStatus) string {
 	if g.Operator != nil {
 		return fmt.Sprintf("%s manages it, and no other tool may change it: upgrade it there", sdk.ToString(g.Operator.Principal))
 	}
@@ -36,13 +36,13 @@ func refuseChanged(g *at.AutoScalingGroup, refresh at.InstanceRefreshStatus) str
 	case at.InstanceRefreshStatusPending, at.InstanceRefreshStatusInProgress, at.InstanceRefreshStatusCancelling,
 		at.InstanceRefreshStatusRollbackInProgress, at.InstanceRefreshStatusBaking:
 		return fmt.Sprintf("an instance refresh is active (%s) and replaces the same nodes: wait until it has finished, or run %s",
-			refresh, nameGroup("aws autoscaling cancel-instance-refresh", g))
+			refresh, withGroupOption("aws autoscaling cancel-instance-refresh", g))
 	}
 	return ""
 }
 
-// refuseUnits refuses groups whose sizes are not counts of instances.
-func refuseUnits(g *at.AutoScalingGroup) string {
+// refuseCapacityUnits refuses groups whose sizes are not counts of instances.
+func refuseCapacityUnits(g *at.AutoScalingGroup) string {
 	const remedy = "its sizes count capacity units, not nodes: "
 	if unit := sdk.ToString(g.DesiredCapacityType); unit != "" && unit != "units" {
 		return remedy + "set its desired capacity type to units"
@@ -64,7 +64,7 @@ func refuseUnits(g *at.AutoScalingGroup) string {
 func refuseSuspended(g *at.AutoScalingGroup) string {
 	for _, process := range suspendedProcesses(g) {
 		if process == "Launch" || process == "Terminate" || process == "AddToLoadBalancer" {
-			return fmt.Sprintf("its process %s is suspended: run %s %s", process, nameGroup("aws autoscaling resume-processes", g), shell.Option("--scaling-processes", process))
+			return fmt.Sprintf("its process %s is suspended: run %s %s", process, withGroupOption("aws autoscaling resume-processes", g), shell.Option("--scaling-processes", process))
 		}
 	}
 	return ""
@@ -77,7 +77,7 @@ func refuseWarmPool(g *at.AutoScalingGroup) string {
 		return ""
 	}
 	return fmt.Sprintf("it has a warm pool, and instances of the pool may be outdated when they go into service: run %s",
-		nameGroup("aws autoscaling delete-warm-pool", g))
+		withGroupOption("aws autoscaling delete-warm-pool", g))
 }
 
 // refuseProtected refuses groups that protect outdated instances from scale-in. AWS itself would
@@ -97,10 +97,10 @@ func refuseProtected(g *at.AutoScalingGroup, instances []nodegroup.Instance) str
 	if len(protected) > shown {
 		which = fmt.Sprintf("%d %s; this command is for the first %d", len(protected), which, shown)
 	}
-	return which + ": " + shell.Command(nameGroup("aws autoscaling set-instance-protection --no-protected-from-scale-in", g)+" --instance-ids", protected[:min(shown, len(protected))]...)
+	return which + ": " + shell.Command(withGroupOption("aws autoscaling set-instance-protection --no-protected-from-scale-in", g)+" --instance-ids", protected[:min(shown, len(protected))]...)
 }
 
-// nameGroup appends the option that names the group to a command of the AWS CLI.
-func nameGroup(command string, g *at.AutoScalingGroup) string {
+// withGroupOption appends the option that names the group to a command of the AWS CLI.
+func withGroupOption(command string, g *at.AutoScalingGroup) string {
 	return command + " " + shell.Option("--auto-scaling-group-name", sdk.ToString(g.AutoScalingGroupName))
 }

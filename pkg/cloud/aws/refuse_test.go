@@ -23,13 +23,13 @@ func TestRemediesNameTheGroup(t *testing.T) {
 		nodes := &kt.Nodegroup{ClusterName: &eks.cluster, NodegroupName: &eks.nodegroup, Status: kt.NodegroupStatusCreating}
 		update := &kt.Update{Id: sdk.String("u1"), Type: kt.UpdateTypeConfigUpdate, Status: kt.UpdateStatusInProgress}
 		for text, option := range map[string]string{
-			refuseChanged(named(), "InProgress"):                                              "--auto-scaling-group-name",
+			refuseOtherManagers(named(), "InProgress"):                                        "--auto-scaling-group-name",
 			refuseSuspended(named(suspend("Launch"))):                                         "--auto-scaling-group-name",
 			refuseWarmPool(named(withWarmPool)):                                               "--auto-scaling-group-name",
 			refuseProtected(named(), []nodegroup.Instance{{Outdated: true, Protected: true}}): "--auto-scaling-group-name",
 			nodegroup.InfoOf("aws").ResumeCommand(word, []string{"AZRebalance"}):              "--auto-scaling-group-name",
-			refuseStatus(nodes):         "--nodegroup-name",
-			refuseUpdate(nodes, update): "--nodegroup-name",
+			refuseNodegroupStatus(nodes):                                                      "--nodegroup-name",
+			refuseOtherUpdate(nodes, update):                                                  "--nodegroup-name",
 		} {
 			_, command, found := strings.Cut(text, "aws ")
 			calls := stub.RunCommands(t, "aws "+command)
@@ -56,13 +56,13 @@ func suspend(names ...string) func(*at.AutoScalingGroup) {
 func withWarmPool(g *at.AutoScalingGroup) { g.WarmPoolConfiguration = &at.WarmPoolConfiguration{} }
 
 func TestRefusals(t *testing.T) {
-	old := from("lt-0a", "6")
+	old := launchedFrom("lt-0a", "6")
 	cases := map[string]struct {
 		group   *at.AutoScalingGroup
 		refresh at.InstanceRefreshStatus
 		says    []string // empty if the group may be upgraded
 	}{
-		"ordinary group": {group: newGroup(with(newInstance("i-1", old)))},
+		"ordinary group": {group: newGroup(withInstances(newInstance("i-1", old)))},
 		"being deleted":  {group: newGroup(func(g *at.AutoScalingGroup) { g.Status = sdk.String("Delete in progress") }), says: []string{"deleted"}},
 		"operator": {
 			group: newGroup(func(g *at.AutoScalingGroup) { g.Operator = &at.Operator{Principal: sdk.String("ecs.amazonaws.com")} }),
@@ -73,7 +73,7 @@ func TestRefusals(t *testing.T) {
 		"instance refresh over":     {group: newGroup(), refresh: "Successful"},
 		"instance refresh failed":   {group: newGroup(), refresh: "RollbackFailed"},
 		"weights in the policy":     {group: newGroup(mixed("7", at.LaunchTemplateOverrides{WeightedCapacity: sdk.String("2")})), says: []string{"capacity units"}},
-		"weights of an instance":    {group: newGroup(with(newInstance("i-1", func(i *at.Instance) { i.WeightedCapacity = sdk.String("1") }))), says: []string{"capacity units"}},
+		"weights of an instance":    {group: newGroup(withInstances(newInstance("i-1", func(i *at.Instance) { i.WeightedCapacity = sdk.String("1") }))), says: []string{"capacity units"}},
 		"sizes in vCPUs":            {group: newGroup(func(g *at.AutoScalingGroup) { g.DesiredCapacityType = sdk.String("vcpu") }), says: []string{"capacity units", "units"}},
 		"sizes in units":            {group: newGroup(func(g *at.AutoScalingGroup) { g.DesiredCapacityType = sdk.String("units") })},
 		"Launch suspended":          {group: newGroup(suspend("Launch")), says: []string{"resume-processes", "Launch"}},
@@ -81,18 +81,18 @@ func TestRefusals(t *testing.T) {
 		"AddToLoadBalancer as well": {group: newGroup(suspend("AZRebalance", "AddToLoadBalancer")), says: []string{"AddToLoadBalancer"}},
 		"AZRebalance suspended":     {group: newGroup(suspend("AZRebalance"))},
 		"warm pool":                 {group: newGroup(withWarmPool), says: []string{"warm pool", "delete-warm-pool"}},
-		"outdated and protected":    {group: newGroup(with(newInstance("i-1", old, protected))), says: []string{"set-instance-protection", "--instance-ids i-1"}},
-		"current and protected":     {group: newGroup(with(newInstance("i-1", protected)))},
-		"protected and leaving":     {group: newGroup(with(newInstance("i-1", old, protected, inState("Terminating:Wait"))))},
+		"outdated and protected":    {group: newGroup(withInstances(newInstance("i-1", old, protected))), says: []string{"set-instance-protection", "--instance-ids i-1"}},
+		"current and protected":     {group: newGroup(withInstances(newInstance("i-1", protected)))},
+		"protected and leaving":     {group: newGroup(withInstances(newInstance("i-1", old, protected, inState("Terminating:Wait"))))},
 		"five protected": {
-			group: newGroup(with(newInstance("i-1", old, protected), newInstance("i-2", old, protected), newInstance("i-3", old, protected),
+			group: newGroup(withInstances(newInstance("i-1", old, protected), newInstance("i-2", old, protected), newInstance("i-3", old, protected),
 				newInstance("i-4", old, protected), newInstance("i-5", old, protected))),
 			says: []string{"5 outdated instances are protected", "the first 3", "--instance-ids i-1 i-2 i-3"},
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := refusalReason(c.group, judged(t, c.group, outside{}, "").Instances, c.refresh)
+			got := refusalReason(c.group, describe(t, c.group, awsAnswers{}, "").Instances, c.refresh)
 			if (got != "") != (len(c.says) > 0) {
 				t.Errorf("got %q", got)
 			}

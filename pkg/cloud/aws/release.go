@@ -21,42 +21,42 @@ type imageSeries struct {
 	release string
 }
 
-func amazonLinux(folder, images string) imageSeries {
+func amazonLinuxSeries(folder, images string) imageSeries {
 	return imageSeries{
 		folder: "/aws/service/eks/optimized-ami/%s/" + folder + "/", newest: "recommended",
 		exact: images + "-%[1]s-v%[2]s", release: "release_version",
 	}
 }
 
-func bottlerocket(variant, arch string) imageSeries {
+func bottlerocketSeries(variant, arch string) imageSeries {
 	return imageSeries{
 		folder: "/aws/service/bottlerocket/aws-k8s-%s" + variant + "/" + arch + "/", newest: "latest", exact: "%[2]s",
 		release: "image_version",
 	}
 }
 
-// seriesOf returns the series that EKS takes the images of an AMI type from. Its folder is empty if
+// imageSeriesOf returns the series that EKS takes the images of an AMI type from. Its folder is empty if
 // the series is not known: for Windows no parameter has the release.
-func seriesOf(t kt.AMITypes) imageSeries {
+func imageSeriesOf(t kt.AMITypes) imageSeries {
 	return map[kt.AMITypes]imageSeries{
-		kt.AMITypesAl2023X8664Standard: amazonLinux("amazon-linux-2023/x86_64/standard", "amazon-eks-node-al2023-x86_64-standard"),
-		kt.AMITypesAl2023Arm64Standard: amazonLinux("amazon-linux-2023/arm64/standard", "amazon-eks-node-al2023-arm64-standard"),
-		kt.AMITypesAl2023X8664Nvidia:   amazonLinux("amazon-linux-2023/x86_64/nvidia", "amazon-eks-node-al2023-x86_64-nvidia"),
-		kt.AMITypesAl2023Arm64Nvidia:   amazonLinux("amazon-linux-2023/arm64/nvidia", "amazon-eks-node-al2023-arm64-nvidia"),
-		kt.AMITypesAl2023X8664Neuron:   amazonLinux("amazon-linux-2023/x86_64/neuron", "amazon-eks-node-al2023-x86_64-neuron"),
+		kt.AMITypesAl2023X8664Standard: amazonLinuxSeries("amazon-linux-2023/x86_64/standard", "amazon-eks-node-al2023-x86_64-standard"),
+		kt.AMITypesAl2023Arm64Standard: amazonLinuxSeries("amazon-linux-2023/arm64/standard", "amazon-eks-node-al2023-arm64-standard"),
+		kt.AMITypesAl2023X8664Nvidia:   amazonLinuxSeries("amazon-linux-2023/x86_64/nvidia", "amazon-eks-node-al2023-x86_64-nvidia"),
+		kt.AMITypesAl2023Arm64Nvidia:   amazonLinuxSeries("amazon-linux-2023/arm64/nvidia", "amazon-eks-node-al2023-arm64-nvidia"),
+		kt.AMITypesAl2023X8664Neuron:   amazonLinuxSeries("amazon-linux-2023/x86_64/neuron", "amazon-eks-node-al2023-x86_64-neuron"),
 
-		kt.AMITypesAl2X8664:    amazonLinux("amazon-linux-2", "amazon-eks-node"),
-		kt.AMITypesAl2X8664Gpu: amazonLinux("amazon-linux-2-gpu", "amazon-eks-gpu-node"),
-		kt.AMITypesAl2Arm64:    amazonLinux("amazon-linux-2-arm64", "amazon-eks-arm64-node"),
+		kt.AMITypesAl2X8664:    amazonLinuxSeries("amazon-linux-2", "amazon-eks-node"),
+		kt.AMITypesAl2X8664Gpu: amazonLinuxSeries("amazon-linux-2-gpu", "amazon-eks-gpu-node"),
+		kt.AMITypesAl2Arm64:    amazonLinuxSeries("amazon-linux-2-arm64", "amazon-eks-arm64-node"),
 
-		kt.AMITypesBottlerocketX8664:           bottlerocket("", "x86_64"),
-		kt.AMITypesBottlerocketArm64:           bottlerocket("", "arm64"),
-		kt.AMITypesBottlerocketX8664Fips:       bottlerocket("-fips", "x86_64"),
-		kt.AMITypesBottlerocketArm64Fips:       bottlerocket("-fips", "arm64"),
-		kt.AMITypesBottlerocketX8664Nvidia:     bottlerocket("-nvidia", "x86_64"),
-		kt.AMITypesBottlerocketArm64Nvidia:     bottlerocket("-nvidia", "arm64"),
-		kt.AMITypesBottlerocketX8664NvidiaFips: bottlerocket("-nvidia-fips", "x86_64"),
-		kt.AMITypesBottlerocketArm64NvidiaFips: bottlerocket("-nvidia-fips", "arm64"),
+		kt.AMITypesBottlerocketX8664:           bottlerocketSeries("", "x86_64"),
+		kt.AMITypesBottlerocketArm64:           bottlerocketSeries("", "arm64"),
+		kt.AMITypesBottlerocketX8664Fips:       bottlerocketSeries("-fips", "x86_64"),
+		kt.AMITypesBottlerocketArm64Fips:       bottlerocketSeries("-fips", "arm64"),
+		kt.AMITypesBottlerocketX8664Nvidia:     bottlerocketSeries("-nvidia", "x86_64"),
+		kt.AMITypesBottlerocketArm64Nvidia:     bottlerocketSeries("-nvidia", "arm64"),
+		kt.AMITypesBottlerocketX8664NvidiaFips: bottlerocketSeries("-nvidia-fips", "x86_64"),
+		kt.AMITypesBottlerocketArm64NvidiaFips: bottlerocketSeries("-nvidia-fips", "arm64"),
 	}[t]
 }
 
@@ -69,9 +69,9 @@ func (s imageSeries) newestParameters(kubernetes string) (release, image string)
 	return path + "/" + s.release, path + "/image_id"
 }
 
-// exactParameters returns the names of the parameters that have the AMI of a release, and the
+// releaseParameters returns the names of the parameters that have the AMI of a release, and the
 // release which that AMI belongs to.
-func (s imageSeries) exactParameters(kubernetes, release string) (image, of string) {
+func (s imageSeries) releaseParameters(kubernetes, release string) (image, of string) {
 	build := release
 	if s.newest == "recommended" {
 		_, build, _ = strings.Cut(release, "-")
@@ -84,14 +84,14 @@ func (s imageSeries) exactParameters(kubernetes, release string) (image, of stri
 // not contain a Kubernetes version.
 func isBottlerocket(t kt.AMITypes) bool { return strings.HasPrefix(string(t), "BOTTLEROCKET_") }
 
-// releaseForm matches a release: 1.33.4-20261101 of Amazon Linux (Kubernetes and date),
+// releasePattern matches a release: 1.33.4-20261101 of Amazon Linux (Kubernetes and date),
 // 1.33-2026.11.10 of Windows (the same), 1.50.0-fcf71a47 of Bottlerocket (its own version).
-var releaseForm = regexp.MustCompile(`^([0-9]+\.[0-9]+)(\.[0-9]+)?-[0-9a-f.]+$`)
+var releasePattern = regexp.MustCompile(`^([0-9]+\.[0-9]+)(\.[0-9]+)?-[0-9a-f.]+$`)
 
 // kubernetesOfRelease returns the Kubernetes version in a release, "1.33", or ofGroup if the
 // release does not contain it.
 func kubernetesOfRelease(t kt.AMITypes, release, ofGroup string) string {
-	if found := releaseForm.FindStringSubmatch(release); found != nil && !isBottlerocket(t) {
+	if found := releasePattern.FindStringSubmatch(release); found != nil && !isBottlerocket(t) {
 		return found[1]
 	}
 	return ofGroup
@@ -100,7 +100,7 @@ func kubernetesOfRelease(t kt.AMITypes, release, ofGroup string) string {
 // kubeletOfRelease returns the kubelet's version as nodes report it: "v1.33.4", or "v1.33" if the
 // release contains no patch version.
 func kubeletOfRelease(t kt.AMITypes, release, kubernetes string) string {
-	found := releaseForm.FindStringSubmatch(release)
+	found := releasePattern.FindStringSubmatch(release)
 	switch {
 	case found != nil && !isBottlerocket(t):
 		return "v" + found[1] + found[2]

@@ -28,11 +28,11 @@ func TestReleaseParameters(t *testing.T) {
 		},
 	}
 	for amiType, c := range cases {
-		s := seriesOf(amiType)
+		s := imageSeriesOf(amiType)
 		if newest, _ := s.newestParameters("1.33"); newest != c.newest {
 			t.Errorf("%s: got %s, want %s", amiType, newest, c.newest)
 		}
-		if exact, of := s.exactParameters("1.33", c.release); exact != c.exact || c.exact != "" && path.Dir(of) != path.Dir(exact) {
+		if exact, of := s.releaseParameters("1.33", c.release); exact != c.exact || c.exact != "" && path.Dir(of) != path.Dir(exact) {
 			t.Errorf("%s: got %s, want %s", amiType, exact, c.exact)
 		}
 	}
@@ -42,10 +42,10 @@ func TestReleaseParameters(t *testing.T) {
 func TestEveryAMITypeHasAReleaseSeries(t *testing.T) {
 	for _, amiType := range kt.AMITypes("").Values() {
 		none := amiType == kt.AMITypesCustom || strings.HasPrefix(string(amiType), "WINDOWS_")
-		if seriesOf(amiType).isKnown() == none {
+		if imageSeriesOf(amiType).isKnown() == none {
 			t.Errorf("%s: a series is known: %v", amiType, !none)
 		}
-		release, image := seriesOf(amiType).newestParameters("1.33")
+		release, image := imageSeriesOf(amiType).newestParameters("1.33")
 		if !none && (strings.Contains(release, "%!") || !strings.HasSuffix(image, "/image_id")) {
 			t.Errorf("%s: %s and %s", amiType, release, image)
 		}

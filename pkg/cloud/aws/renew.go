@@ -38,7 +38,7 @@ func (r credentialRenewal) HandleFinalize(ctx context.Context, in middleware.Fin
 	first.Request = smithyhttp.RequestCloner(in.Request) // signing changes a request
 	out, metadata, err := next.HandleFinalize(ctx, first)
 	api, answered := errors.AsType[smithy.APIError](err)
-	if unknown != nil || !answered || !slices.Contains(expiredCodes(), api.ErrorCode()) || !r.renewCredentials(ctx, &used) {
+	if unknown != nil || !answered || !slices.Contains(expiredCredentialCodes(), api.ErrorCode()) || !r.renewCredentials(ctx, &used) {
 		return out, metadata, err
 	}
 	if body, ok := in.Request.(interface{ RewindStream() error }); ok && body.RewindStream() != nil {

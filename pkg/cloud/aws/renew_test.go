@@ -11,15 +11,15 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// purse is a credentials provider that returns one session after the other, and the last one
+// sessionSequence is a credentials provider that returns one session after the other, and the last one
 // forever. "" is an error.
-type purse struct {
+type sessionSequence struct {
 	sessions []string
 	asked    int
 }
 
 // Retrieve implements aws.CredentialsProvider.
-func (p *purse) Retrieve(context.Context) (sdk.Credentials, error) {
+func (p *sessionSequence) Retrieve(context.Context) (sdk.Credentials, error) {
 	session := p.sessions[min(p.asked, len(p.sessions)-1)]
 	p.asked++
 	if session == "" {
@@ -29,7 +29,7 @@ func (p *purse) Retrieve(context.Context) (sdk.Credentials, error) {
 }
 
 func TestExpiredCredentialsAreRenewed(t *testing.T) {
-	over := coded(403, "ExpiredToken", "The security token included in the request is expired")
+	over := errorWithCode(403, "ExpiredToken", "The security token included in the request is expired")
 	cases := map[string]struct {
 		sessions []string
 		answers  map[string]error // by session
@@ -38,7 +38,7 @@ func TestExpiredCredentialsAreRenewed(t *testing.T) {
 	}{
 		"nothing is wrong":            {[]string{"a", "b"}, nil, nil, "a"},
 		"another session":             {[]string{"a", "b"}, map[string]error{"a": over}, nil, "a b"},
-		"another of EC2":              {[]string{"a", "b"}, map[string]error{"a": coded(400, "RequestExpired", "Request has expired.")}, nil, "a b"},
+		"another of EC2":              {[]string{"a", "b"}, map[string]error{"a": errorWithCode(400, "RequestExpired", "Request has expired.")}, nil, "a b"},
 		"no other session":            {[]string{"a"}, map[string]error{"a": over}, over, "a"},
 		"the other is no better":      {[]string{"a", "b", "c"}, map[string]error{"a": over, "b": over}, over, "a b"},
 		"no more sessions":            {[]string{"a", ""}, map[string]error{"a": over}, over, "a"},
@@ -46,7 +46,7 @@ func TestExpiredCredentialsAreRenewed(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			p := &purse{sessions: c.sessions}
+			p := &sessionSequence{sessions: c.sessions}
 			cache := sdk.NewCredentialsCache(p)
 			var sent, bodies []string
 			send := middleware.FinalizeHandlerFunc(func(ctx context.Context, in middleware.FinalizeInput) (out middleware.FinalizeOutput, _ middleware.Metadata, err error) {
@@ -81,12 +81,12 @@ func TestExpiredCredentialsAreRenewed(t *testing.T) {
 	}
 }
 
-var errDenied = coded(403, "AccessDenied", "no")
+var errDenied = errorWithCode(403, "AccessDenied", "no")
 
 // TestCredentialsAreRenewedBeforeEachTry checks that credentials are renewed before the step that chooses how a
 // request is signed, for each try.
 func TestCredentialsAreRenewedBeforeEachTry(t *testing.T) {
-	p := &purse{sessions: []string{"a", "b"}}
+	p := &sessionSequence{sessions: []string{"a", "b"}}
 	cfg := sdk.Config{Credentials: sdk.NewCredentialsCache(p)}
 	addCredentialRenewal(&cfg)
 	stack := middleware.NewStack("x", smithyhttp.NewStackRequest)

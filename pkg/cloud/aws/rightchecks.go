@@ -45,7 +45,7 @@ func rightChecks(group *nodegroup.Group, arn string) []rightCheck {
 	}
 	// Auto Scaling needs ec2:RunInstances to point a group at another template version (its user
 	// guide, "Control Amazon EC2 launch template usage in Auto Scaling groups").
-	if to := pointerOf(group); to.Image != "" || to.Template != "" && group.Pointed.ID != group.Wanted.ID {
+	if to := wantedPointer(group); to.Image != "" || to.Template != "" && group.Pointed.ID != group.Wanted.ID {
 		checks = append(checks, rightCheck{resource: ec2ARN(arn, "instance/i-00000000000000000"), actions: []string{"ec2:RunInstances"}, template: ec2ARN(arn, "launch-template/"+to.Template)})
 	}
 	return checks

@@ -17,19 +17,19 @@ import (
 
 var _ cloud.Authorizer = (*Provider)(nil)
 
-// addsVersion is the action that an EC2 dry run can check.
-const addsVersion = "ec2:CreateLaunchTemplateVersion"
+// actionAddVersion is the action that an EC2 dry run can check.
+const actionAddVersion = "ec2:CreateLaunchTemplateVersion"
 
-// AskRights implements cloud.Authorizer. EC2 has a dry run for its only request, which adds a
+// CheckRights implements cloud.Authorizer. EC2 has a dry run for its only request, which adds a
 // template version for an AMI. Auto Scaling and EKS have no dry run, so IAM simulates the user's
 // policies. Permissions without an answer are unverified.
-func (p *Provider) AskRights(ctx context.Context, group *nodegroup.Group) cloud.Rights {
+func (p *Provider) CheckRights(ctx context.Context, group *nodegroup.Group) cloud.Rights {
 	var r cloud.Rights
-	if add := newVersionCheck(group); add != nil {
+	if add := newVersionDryRun(group); add != nil {
 		_, err := p.ec2.CreateLaunchTemplateVersion(ctx, add)
-		addVerdict(&r, addsVersion, judgeDryRun(err))
+		addVerdict(&r, actionAddVersion, judgeDryRun(err))
 	}
-	checks := rightChecks(group, p.arns.recall(group.Name))
+	checks := rightChecks(group, p.arns.get(group.Name))
 	verdicts := p.policies.simulate(ctx, checks)
 	for _, check := range checks {
 		for _, action := range check.actions {
@@ -50,10 +50,10 @@ func addVerdict(r *cloud.Rights, action string, v verdict) {
 	}
 }
 
-// newVersionCheck returns the dry run of adding a version to the group's template, nil if the
+// newVersionDryRun returns the dry run of adding a version to the group's template, nil if the
 // upgrade uses an existing version.
-func newVersionCheck(group *nodegroup.Group) *ec2.CreateLaunchTemplateVersionInput {
-	to := pointerOf(group)
+func newVersionDryRun(group *nodegroup.Group) *ec2.CreateLaunchTemplateVersionInput {
+	to := wantedPointer(group)
 	if group.Managed != nil || to.Image == "" {
 		return nil
 	}
@@ -62,9 +62,9 @@ func newVersionCheck(group *nodegroup.Group) *ec2.CreateLaunchTemplateVersionInp
 	}
 }
 
-// pointerOf returns the wanted revision's pointer of an Auto Scaling group, zero if it cannot be
+// wantedPointer returns the wanted revision's pointer of an Auto Scaling group, zero if it cannot be
 // read.
-func pointerOf(group *nodegroup.Group) revisionPointer {
+func wantedPointer(group *nodegroup.Group) revisionPointer {
 	var to revisionPointer
 	if json.Unmarshal([]byte(group.Wanted.Spec), &to) != nil {
 		return revisionPointer{}
@@ -78,7 +78,7 @@ func judgeDryRun(err error) verdict {
 	switch answer, ok := errors.AsType[smithy.APIError](err); {
 	case ok && answer.ErrorCode() == "DryRunOperation":
 		return allowed
-	case ok && isDenied(answer.ErrorCode()):
+	case ok && isDeniedCode(answer.ErrorCode()):
 		return denied
 	default:
 		return unverified

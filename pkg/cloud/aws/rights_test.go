@@ -25,15 +25,15 @@ func TestPermissionsAreCheckedByDryRunAndIAM(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := start(t, quick())
-			s.workers()
+			s := start(t, instantOptions())
+			s.addWorkers()
 			group := s.observe("workers", c.to)
-			s.limit(awscloud.Caller{}, whole(t, readPolicy), whole(t, operatePolicy))
+			s.setPolicies(awscloud.Caller{}, publishedPolicy(t, readPolicy), publishedPolicy(t, operatePolicy))
 			s.requests()
 			if c.code != "" {
-				s.Fault(awscloud.Fault{Operation: "CreateLaunchTemplateVersion", Code: c.code})
+				s.InjectFault(awscloud.Fault{Operation: "CreateLaunchTemplateVersion", Code: c.code})
 			}
-			r := s.AskRights(t.Context(), &group)
+			r := s.CheckRights(t.Context(), &group)
 			if slices.Contains(r.Denied, adds) != c.denied || slices.Contains(r.Unverified, adds) != c.unverified || !slices.Contains(r.Unverified, launches) {
 				t.Errorf("denied %v, unverified %v", r.Denied, r.Unverified)
 			}
@@ -54,13 +54,13 @@ func TestPermissionsAreCheckedByDryRunAndIAM(t *testing.T) {
 // TestActionsOfARejectedIAMRequestAreUnverified checks that the actions of a refused request are unverified, and that the other requests are
 // still sent.
 func TestActionsOfARejectedIAMRequestAreUnverified(t *testing.T) {
-	s := start(t, quick())
-	s.workers()
+	s := start(t, instantOptions())
+	s.addWorkers()
 	group := s.observe("workers", "")
-	s.limit(awscloud.Caller{}, whole(t, simulatePolicy))
-	s.Fault(awscloud.Fault{Operation: "SimulatePrincipalPolicy", Code: "InvalidInput"})
-	r := s.AskRights(t.Context(), &group)
-	if saidOf(r, "autoscaling:LaunchInstances") != "unverified" || !slices.Equal(r.Denied, []string{"ec2:CreateFleet"}) {
+	s.setPolicies(awscloud.Caller{}, publishedPolicy(t, simulatePolicy))
+	s.InjectFault(awscloud.Fault{Operation: "SimulatePrincipalPolicy", Code: "InvalidInput"})
+	r := s.CheckRights(t.Context(), &group)
+	if verdictAbout(r, "autoscaling:LaunchInstances") != "unverified" || !slices.Equal(r.Denied, []string{"ec2:CreateFleet"}) {
 		t.Errorf("denied %v, unverified %v", r.Denied, r.Unverified)
 	}
 }
@@ -69,14 +69,14 @@ func TestActionsOfARejectedIAMRequestAreUnverified(t *testing.T) {
 // is named if Auto Scaling only answers that the template may not be used.
 func TestRightToLaunchFromATemplate(t *testing.T) {
 	const launches = "ec2:RunInstances"
-	s := start(t, quick())
-	s.workers()
+	s := start(t, instantOptions())
+	s.addWorkers()
 	there, other := s.observe("workers", ""), s.observe("workers", "1")
-	s.limit(awscloud.Caller{}, whole(t, readPolicy), whole(t, simulatePolicy), without(t, operatePolicy, launches))
-	if r := s.AskRights(t.Context(), &there); saidOf(r, launches) != "" {
+	s.setPolicies(awscloud.Caller{}, publishedPolicy(t, readPolicy), publishedPolicy(t, simulatePolicy), publishedPolicyWithout(t, operatePolicy, launches))
+	if r := s.CheckRights(t.Context(), &there); verdictAbout(r, launches) != "" {
 		t.Errorf("a group that points there already: denied %v, unverified %v", r.Denied, r.Unverified)
 	}
-	if r := s.AskRights(t.Context(), &other); saidOf(r, launches) != "denied" {
+	if r := s.CheckRights(t.Context(), &other); verdictAbout(r, launches) != "denied" {
 		t.Errorf("a group that is to point elsewhere: denied %v, unverified %v", r.Denied, r.Unverified)
 	}
 	err := s.do(nodegroup.SetRevision{To: other.Wanted, Token: "run/1"})

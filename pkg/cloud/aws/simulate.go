@@ -11,9 +11,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 )
 
-// simulationTime is how long IAM may take for all of its answers. Many private networks have no
+// simulationTimeout is how long IAM may take for all of its answers. Many private networks have no
 // endpoint of IAM, and a plan must not wait for it there.
-const simulationTime = 5 * time.Second
+const simulationTimeout = 5 * time.Second
 
 // policySimulator asks IAM what the user's own policies allow.
 type policySimulator struct {
@@ -25,7 +25,7 @@ type policySimulator struct {
 // simulate asks IAM which of the actions the user's own policies allow. Actions without an answer
 // are missing from the result. If IAM refuses to answer or cannot be reached, all are missing.
 func (s *policySimulator) simulate(ctx context.Context, checks []rightCheck) map[string]verdict {
-	ctx, cancel := context.WithTimeout(ctx, simulationTime)
+	ctx, cancel := context.WithTimeout(ctx, simulationTimeout)
 	defer cancel()
 	verdicts := map[string]verdict{}
 	who, err := s.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})

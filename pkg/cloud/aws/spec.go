@@ -59,9 +59,9 @@ func launchSourceOf(g *at.AutoScalingGroup) (launchSource, error) {
 	case g.LaunchConfigurationName != nil:
 		s.base.configuration = *g.LaunchConfigurationName
 	case g.LaunchTemplate != nil:
-		s.base = launchNamedBy(g.LaunchTemplate)
+		s.base = launchFromSpecification(g.LaunchTemplate)
 	case mixedTemplate(g) != nil:
-		s.base = launchNamedBy(mixedTemplate(g))
+		s.base = launchFromSpecification(mixedTemplate(g))
 		for _, o := range g.MixedInstancesPolicy.LaunchTemplate.Overrides {
 			s.addOverride(o)
 		}
@@ -84,38 +84,38 @@ func (s *launchSource) addOverride(o at.LaunchTemplateOverrides) {
 	}
 	own := override{instanceType: sdk.ToString(o.InstanceType), launch: s.base}
 	if o.LaunchTemplateSpecification != nil {
-		own.launch = launchNamedBy(o.LaunchTemplateSpecification)
+		own.launch = launchFromSpecification(o.LaunchTemplateSpecification)
 	}
 	own.image = sdk.ToString(o.ImageId)
 	s.overrides = append(s.overrides, own)
 }
 
-// launchNamedBy reads a specification; a version left out is $Default (EC2 Auto Scaling API,
+// launchFromSpecification reads a specification; a version left out is $Default (EC2 Auto Scaling API,
 // LaunchTemplateSpecification).
-func launchNamedBy(s *at.LaunchTemplateSpecification) launch {
+func launchFromSpecification(s *at.LaunchTemplateSpecification) launch {
 	return launch{
 		template: sdk.ToString(s.LaunchTemplateId), name: sdk.ToString(s.LaunchTemplateName),
 		written: cmp.Or(sdk.ToString(s.Version), defaultVersion),
 	}
 }
 
-// movingTemplates lists the templates that the source or the target uses by $Latest or $Default,
+// templatesByAlias lists the templates that the source or the target uses by $Latest or $Default,
 // sorted.
-func (s *launchSource) movingTemplates(wish target) []string {
+func (s *launchSource) templatesByAlias(wish target) []string {
 	ids := map[string]bool{}
 	for _, l := range s.allLaunches() {
-		if l.isAlias() {
+		if l.usesAlias() {
 			ids[l.template] = true
 		}
 	}
-	if (launch{written: wish.version}).isAlias() && s.base.configuration == "" {
+	if (launch{written: wish.version}).usesAlias() && s.base.configuration == "" {
 		ids[s.base.template] = true
 	}
 	return slices.Sorted(maps.Keys(ids))
 }
 
-// usesNewestVersion reports whether the group launches from $Latest of the template.
-func usesNewestVersion(g *at.AutoScalingGroup, template string) bool {
+// usesLatestVersion reports whether the group launches from $Latest of the template.
+func usesLatestVersion(g *at.AutoScalingGroup, template string) bool {
 	s, err := launchSourceOf(g)
 	if err != nil {
 		return false
@@ -136,10 +136,10 @@ type launch struct {
 	image string
 }
 
-func (l launch) isAlias() bool { return l.written == latestVersion || l.written == defaultVersion }
+func (l launch) usesAlias() bool { return l.written == latestVersion || l.written == defaultVersion }
 
-// labelText names the launch for people: "workers:7", or "workers" without a version.
-func (l launch) labelText() string {
+// displayName names the launch for people: "workers:7", or "workers" without a version.
+func (l launch) displayName() string {
 	switch {
 	case l.configuration != "":
 		return l.configuration
@@ -280,7 +280,7 @@ func (s *launchSource) revisionName() string {
 	if s.imageOnly && s.base.configuration == "" {
 		return cmp.Or(s.base.name, s.base.template) + "@" + s.base.image
 	}
-	return s.base.labelText()
+	return s.base.displayName()
 }
 
 // revisionPointer is the JSON of nodegroup.Revision.Spec: everything that is needed to point a

@@ -42,7 +42,7 @@ func TestInvalidTargetsAreRejected(t *testing.T) {
 
 func TestWantedAndConfiguredRevisionOfAGroup(t *testing.T) {
 	written := map[versionKey]string{{"lt-0a", 6}: "ami-6", {"lt-0a", 7}: "ami-7", {"lt-0a", 8}: "ami-8", {"lt-0b", 3}: "ami-b3"}
-	moving := outside{written: written, templates: []et.LaunchTemplate{numbers("lt-0a", 6, 8)}}
+	moving := awsAnswers{written: written, templates: []et.LaunchTemplate{numbers("lt-0a", 6, 8)}}
 	arm := at.LaunchTemplateOverrides{InstanceType: sdk.String("m6g.large"), LaunchTemplateSpecification: template("lt-0b", "3")}
 	cases := map[string]struct {
 		group           *at.AutoScalingGroup
@@ -61,7 +61,7 @@ func TestWantedAndConfiguredRevisionOfAGroup(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			g := judged(t, c.group, moving, c.to)
+			g := describe(t, c.group, moving, c.to)
 			if got := g.Wanted.ID + " " + g.Wanted.Name; got != c.wanted {
 				t.Errorf("wanted %s, want %s", got, c.wanted)
 			}
@@ -94,7 +94,7 @@ func TestTargetsThatGroupCannotUseAreRejected(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := tryJudged(c.group, outside{}, c.to)
+			_, err := tryDescribe(c.group, awsAnswers{}, c.to)
 			var no refusedError
 			if !errors.As(err, &no) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want a refusal that says %q", err, c.says)
@@ -119,7 +119,7 @@ func TestGroupsThatUseLatestTemplateVersion(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := usesNewestVersion(c.group, "lt-0a"); got != c.want {
+			if got := usesLatestVersion(c.group, "lt-0a"); got != c.want {
 				t.Errorf("got %v", got)
 			}
 		})
@@ -146,7 +146,7 @@ func TestTemplatesWithLatestOrDefaultVersionAreRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := strings.Join(s.movingTemplates(c.wish), " "); got != c.want {
+			if got := strings.Join(s.templatesByAlias(c.wish), " "); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})

@@ -37,24 +37,24 @@ func (p *Provider) Survey(ctx context.Context, group *nodegroup.Group) (cloud.Su
 	for _, i := range group.Instances[:min(surveyLimit, len(group.Instances))] {
 		ids = append(ids, i.ID)
 	}
-	out, err := p.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: filterBy("instance-id", ids)})
+	out, err := p.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: ec2Filter("instance-id", ids)})
 	if err != nil {
 		return s, explainError("reading when instances were launched", err)
 	}
 	machines := machinesIn(out.Reservations)
 	s.Launched = launchTimes(machines)
 	past, err := p.autoscaling.DescribeScalingActivities(ctx, &autoscaling.DescribeScalingActivitiesInput{
-		AutoScalingGroupName: sdk.String(p.managed.memory.autoscalingName(group.Name)), MaxRecords: sdk.Int32(surveyLimit),
+		AutoScalingGroupName: sdk.String(p.managed.cache.autoscalingGroupName(group.Name)), MaxRecords: sdk.Int32(surveyLimit),
 	})
 	if err != nil {
 		return s, explainError(fmt.Sprintf("reading the scaling activities of Auto Scaling group %q", group.Name), err)
 	}
-	s.Terminations = terminationTimes(past.Activities)
+	s.Terminations = terminationDurations(past.Activities)
 	s.Subnets, err = p.readSubnets(ctx, subnetsOf(machines))
 	return s, err
 }
 
-func filterBy(name string, values []string) []et.Filter {
+func ec2Filter(name string, values []string) []et.Filter {
 	return []et.Filter{{Name: sdk.String(name), Values: values}}
 }
 
@@ -73,7 +73,7 @@ func (p *Provider) readSubnets(ctx context.Context, ids []string) ([]nodegroup.S
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	out, err := p.ec2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: filterBy("subnet-id", ids)})
+	out, err := p.ec2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: ec2Filter("subnet-id", ids)})
 	if err != nil {
 		return nil, explainError("reading the number of free addresses", err)
 	}
@@ -99,8 +99,8 @@ func launchTimes(machines []et.Instance) map[string]time.Time {
 	return at
 }
 
-// terminationTimes returns how long each successful termination among the activities took.
-func terminationTimes(activities []at.Activity) []time.Duration {
+// terminationDurations returns how long each successful termination among the activities took.
+func terminationDurations(activities []at.Activity) []time.Duration {
 	var took []time.Duration
 	for _, a := range activities {
 		ended := a.StatusCode == at.ScalingActivityStatusCodeSuccessful && a.StartTime != nil && a.EndTime != nil

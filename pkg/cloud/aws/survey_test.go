@@ -11,19 +11,19 @@ import (
 
 // TestSurveyReadsLaunchAndTerminationTimes checks a survey of a group from which one machine was terminated.
 func TestSurveyReadsLaunchAndTerminationTimes(t *testing.T) {
-	o := quick()
+	o := instantOptions()
 	o.Terminate = 300 * time.Millisecond
 	s := start(t, o)
-	s.workers()
+	s.addWorkers()
 	before := s.observe("workers", "")
 	s.mustDo(nodegroup.Terminate{Instance: before.Instances[0].ID, Shrink: true})
-	err := s.Wait(t.Context(), "workers", func(g awscloud.GroupStatus) bool { return len(g.Instances) == len(before.Instances)-1 })
+	err := s.WaitForGroup(t.Context(), "workers", func(g awscloud.GroupStatus) bool { return len(g.Instances) == len(before.Instances)-1 })
 	if err != nil {
 		t.Fatal(err)
 	}
 	group := s.observe("workers", "")
 	zone := group.Instances[0].Zone
-	s.LimitAddresses(zone, 7)
+	s.SetFreeAddresses(zone, 7)
 	s.requests()
 	h, err := s.Survey(t.Context(), &group)
 	if err != nil {
@@ -63,10 +63,10 @@ func TestSurveyNamesDeniedReads(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := start(t, quick())
-			s.workers()
+			s := start(t, instantOptions())
+			s.addWorkers()
 			group := s.observe("workers", "")
-			s.Fault(awscloud.Fault{Service: c.service, Operation: c.operation, Code: "UnauthorizedOperation"})
+			s.InjectFault(awscloud.Fault{Service: c.service, Operation: c.operation, Code: "UnauthorizedOperation"})
 			h, err := s.Survey(t.Context(), &group)
 			s.wantOutcome(err, nodegroup.OutcomeFatal, c.operation)
 			if (len(h.Launched) > 0) != c.launched || len(h.Terminations) > 0 {
@@ -77,7 +77,7 @@ func TestSurveyNamesDeniedReads(t *testing.T) {
 }
 
 func TestSurveyOfAnEmptyGroup(t *testing.T) {
-	s := start(t, quick())
+	s := start(t, instantOptions())
 	if h, err := s.Survey(t.Context(), &nodegroup.Group{Name: "workers"}); err != nil || len(h.Launched)+len(h.Terminations) > 0 || s.calls() != "" {
 		t.Errorf("read %+v, error %v", h, err)
 	}

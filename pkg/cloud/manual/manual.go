@@ -31,9 +31,9 @@ type Options struct {
 	Current map[string]string
 	// ControlPlane allows control-plane nodes in groups.
 	ControlPlane bool
-	// Unasked is the cloud service that knows more about the nodes but whose API this version does not use, such as "GKE". It is
+	// UnsupportedService is the cloud service that knows more about the nodes but whose API this version does not use, such as "GKE". It is
 	// "" if there is none.
-	Unasked string
+	UnsupportedService string
 }
 
 // Provider implements cloud.Provider by node labels. It keeps no state and sends no requests.
@@ -68,9 +68,9 @@ func groupLabels() []string {
 	}
 }
 
-// groupOf returns the node's group: from its labels or, without such a label, from its owner; "" for none. Groups that are named
+// defaultGroupName returns the node's group: from its labels or, without such a label, from its owner; "" for none. Groups that are named
 // after their owner are called KEY=VALUE, so that nobody mistakes them for groups that may be upgraded.
-func groupOf(node *corev1.Node) string {
+func defaultGroupName(node *corev1.Node) string {
 	for _, key := range groupLabels() {
 		value := node.Labels[key]
 		if value == "" {
@@ -94,13 +94,13 @@ func (p *Provider) Account(context.Context) (string, error) { return "", nil }
 func (p *Provider) Groups(_ context.Context, nodes []*corev1.Node) ([]nodegroup.Group, error) {
 	names := map[string]bool{}
 	for _, node := range nodes {
-		if name := p.nameOf(node); name != "" {
+		if name := p.groupName(node); name != "" {
 			names[name] = true
 		}
 	}
 	var groups []nodegroup.Group
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		groups = append(groups, p.groupOfNodes(cloud.Ref{Name: name}))
+		groups = append(groups, p.newGroup(cloud.Ref{Name: name}))
 	}
 	return groups, nil
 }
@@ -111,10 +111,10 @@ func (p *Provider) Observe(_ context.Context, ref cloud.Ref) (nodegroup.Group, e
 	if ref.Name == "" || p.options.Selector != nil && ref.Name != p.options.SelectorText {
 		return nodegroup.Group{}, fmt.Errorf("reading the nodes of group %q: %w: list the groups with kubectl nodeupgrade", ref.Name, cloud.ErrNotFound)
 	}
-	return p.groupOfNodes(ref), nil
+	return p.newGroup(ref), nil
 }
 
-func (p *Provider) groupOfNodes(ref cloud.Ref) nodegroup.Group {
+func (p *Provider) newGroup(ref cloud.Ref) nodegroup.Group {
 	current := labels.Set(p.options.Current).String() // sorted
 	revision := nodegroup.Revision{ID: current, Name: current}
 	return nodegroup.Group{
@@ -133,21 +133,21 @@ func (p *Provider) refusalReason(ref cloud.Ref) string {
 	}
 	switch {
 	case len(p.options.Current) > 0:
-	case p.options.Unasked != "":
-		unknown = fmt.Sprintf("which nodes are current is unknown, because this version does not use %s's API: pass --current KEY=VALUE", p.options.Unasked)
+	case p.options.UnsupportedService != "":
+		unknown = fmt.Sprintf("which nodes are current is unknown, because this version does not use %s's API: pass --current KEY=VALUE", p.options.UnsupportedService)
 	default:
 		unknown = "which nodes are current is unknown: pass --current KEY=VALUE"
 	}
 	return cmp.Or(owned, target, unknown)
 }
 
-// nameOf returns the name of the node's group, "" for none.
-func (p *Provider) nameOf(node *corev1.Node) string {
+// groupName returns the name of the node's group, "" for none.
+func (p *Provider) groupName(node *corev1.Node) string {
 	switch selector := p.options.Selector; {
 	case !p.options.ControlPlane && nodegroup.IsControlPlane(node):
 		return ""
 	case selector == nil:
-		return groupOf(node)
+		return defaultGroupName(node)
 	case selector.Matches(labels.Set(node.Labels)):
 		return p.options.SelectorText
 	default:
@@ -157,7 +157,7 @@ func (p *Provider) nameOf(node *corev1.Node) string {
 
 // Belongs implements cloud.Provider. It uses the node's labels as they are now.
 func (p *Provider) Belongs(group *nodegroup.Group, node *corev1.Node) bool {
-	name := p.nameOf(node)
+	name := p.groupName(node)
 	return name != "" && name == group.Name
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// labelOfNoNode is a label that no node carries.
-const labelOfNoNode = "kubectl-nodeupgrade/current"
+// absentLabel is a label that no node carries.
+const absentLabel = "kubectl-nodeupgrade/current"
 
 // Options configure a Provider.
 type Options struct {
@@ -39,7 +39,7 @@ type Provider struct {
 func New(o Options) *Provider {
 	groups := o.Options
 	if len(groups.Current) == 0 {
-		groups.Current = map[string]string{labelOfNoNode: ""}
+		groups.Current = map[string]string{absentLabel: ""}
 	}
 	return &Provider{manual.New(groups), o}
 }
@@ -53,18 +53,18 @@ func (p *Provider) Observe(ctx context.Context, ref cloud.Ref) (nodegroup.Group,
 		return g, err
 	}
 	own := slices.DeleteFunc(slices.Clone(p.options.Nodes), func(n *corev1.Node) bool { return !p.Belongs(&g, n) })
-	g.Wanted = p.describeWanted(&g, ref.To, own)
+	g.Wanted = p.wantedRevision(&g, ref.To, own)
 	g.Pointed = g.Wanted
 	provider := p.chooseProvider(own)
 	if provider.KindByNodes == "" || len(own) == 0 {
 		return g, nil
 	}
-	return g, p.describeByNodes(&g, provider, own)
+	return g, p.fillGroupFromNodes(&g, provider, own)
 }
 
-// describeWanted returns the wanted revision: the user's name for it, and the kubelet version of
+// wantedRevision returns the wanted revision: the user's name for it, and the kubelet version of
 // the newest current node.
-func (p *Provider) describeWanted(g *nodegroup.Group, to string, own []*corev1.Node) nodegroup.Revision {
+func (p *Provider) wantedRevision(g *nodegroup.Group, to string, own []*corev1.Node) nodegroup.Revision {
 	wanted := g.Wanted
 	if len(p.options.Current) == 0 {
 		wanted = nodegroup.Revision{ID: "new", Name: "new nodes"}
@@ -92,9 +92,9 @@ func (p *Provider) chooseProvider(nodes []*corev1.Node) nodegroup.Info {
 	return nodegroup.Info{}
 }
 
-// describeByNodes adds what the provider would report about the group. It returns an error if a
+// fillGroupFromNodes adds what the provider would report about the group. It returns an error if a
 // node does not name its zone.
-func (p *Provider) describeByNodes(g *nodegroup.Group, provider nodegroup.Info, own []*corev1.Node) error {
+func (p *Provider) fillGroupFromNodes(g *nodegroup.Group, provider nodegroup.Info, own []*corev1.Node) error {
 	zones := map[string]bool{}
 	for _, node := range own {
 		zone := cmp.Or(node.Labels[corev1.LabelTopologyZone], provider.ZoneOfNode(node))

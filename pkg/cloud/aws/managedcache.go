@@ -14,20 +14,20 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// managedMemory caches what is known of managed node groups.
-type managedMemory struct {
-	// named is the cluster that the user names, "" for none.
-	named string
+// managedCache caches what is known of managed node groups.
+type managedCache struct {
+	// userCluster is the cluster that the user names, "" for none.
+	userCluster string
 	// autoscaling is the name of the Auto Scaling group, by the node group's name.
-	autoscaling memory[string, string]
+	autoscaling cache[string, string]
 	// updates are the updates as they were read last. An update that has ended cannot change.
 	// forced are the updates that this Provider started with force.
-	updates memory[updateKey, kt.Update]
-	forced  memory[updateKey, bool]
+	updates cache[updateKey, kt.Update]
+	forced  cache[updateKey, bool]
 	// parameters are public SSM parameters. The value of a parameter that does not exist is empty.
-	parameters memory[string, string]
-	// control is the Kubernetes version of control planes, by cluster.
-	control memory[string, string]
+	parameters cache[string, string]
+	// controlPlaneVersions is the Kubernetes version of control planes, by cluster.
+	controlPlaneVersions cache[string, string]
 
 	mu sync.Mutex // guards all below
 	// cluster is the cluster whose nodes Groups was given, "" until it is known.
@@ -40,27 +40,27 @@ type updateKey struct {
 	id string
 }
 
-func isOver(u kt.Update) bool { return operationState(u.Status) != nodegroup.OperationRunning }
+func hasEnded(u kt.Update) bool { return operationState(u.Status) != nodegroup.OperationRunning }
 
 // rememberUpdate caches an update.
-func (m *managedMemory) rememberUpdate(name managedName, u *kt.Update) {
-	m.updates.keep(map[updateKey]kt.Update{{name, sdk.ToString(u.Id)}: *u})
+func (m *managedCache) rememberUpdate(name managedName, u *kt.Update) {
+	m.updates.add(map[updateKey]kt.Update{{name, sdk.ToString(u.Id)}: *u})
 }
 
 // listUpdates lists the node group's updates that have ended or, if over is false, those that were
 // running when they were last read.
-func (m *managedMemory) listUpdates(name managedName, over bool) []kt.Update {
+func (m *managedCache) listUpdates(name managedName, over bool) []kt.Update {
 	var own []kt.Update
-	for key, u := range m.updates.all() {
-		if key.managedName == name && isOver(u) == over {
+	for key, u := range m.updates.snapshot() {
+		if key.managedName == name && hasEnded(u) == over {
 			own = append(own, u)
 		}
 	}
 	return own
 }
 
-// newestUpdate returns the newest update that has ended, nil if there is none.
-func (m *managedMemory) newestUpdate(name managedName) *kt.Update {
+// newestEndedUpdate returns the newest update that has ended, nil if there is none.
+func (m *managedCache) newestEndedUpdate(name managedName) *kt.Update {
 	over := m.listUpdates(name, true)
 	if len(over) == 0 {
 		return nil
@@ -69,14 +69,14 @@ func (m *managedMemory) newestUpdate(name managedName) *kt.Update {
 	return &newest
 }
 
-// unknownUpdates returns the updates that are not known to have ended.
-func (m *managedMemory) unknownUpdates(name managedName, ids []string) []string {
-	return slices.DeleteFunc(ids, func(id string) bool { return isOver(m.updates.recall(updateKey{name, id})) })
+// updatesToRead returns the updates that are not known to have ended.
+func (m *managedCache) updatesToRead(name managedName, ids []string) []string {
+	return slices.DeleteFunc(ids, func(id string) bool { return hasEnded(m.updates.get(updateKey{name, id})) })
 }
 
 // learnCluster remembers the cluster that the node groups belong to. It returns an error if the
 // user named another cluster.
-func (m *managedMemory) learnCluster(groups []at.AutoScalingGroup) error {
+func (m *managedCache) learnCluster(groups []at.AutoScalingGroup) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range groups {
@@ -84,22 +84,22 @@ func (m *managedMemory) learnCluster(groups []at.AutoScalingGroup) error {
 			m.cluster = name.cluster
 		}
 	}
-	if m.named != "" && m.cluster != "" && m.named != m.cluster {
-		return fmt.Errorf("--cluster-name=%s: %w: its nodes belong to EKS cluster %s: remove the flag, or check --context", m.named, cloud.ErrOtherCluster, m.cluster)
+	if m.userCluster != "" && m.cluster != "" && m.userCluster != m.cluster {
+		return fmt.Errorf("--cluster-name=%s: %w: its nodes belong to EKS cluster %s: remove the flag, or check --context", m.userCluster, cloud.ErrOtherCluster, m.cluster)
 	}
 	return nil
 }
 
 // thisCluster returns the cluster whose node groups to use, "" if it is not known. The cluster of
 // the listed nodes takes precedence over the name from the user.
-func (m *managedMemory) thisCluster() string {
+func (m *managedCache) thisCluster() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return cmp.Or(m.cluster, m.named)
+	return cmp.Or(m.cluster, m.userCluster)
 }
 
-// autoscalingName returns the name of the Auto Scaling group that belongs to a node group. For
+// autoscalingGroupName returns the name of the Auto Scaling group that belongs to a node group. For
 // another group it returns the name itself.
-func (m *managedMemory) autoscalingName(group string) string {
-	return cmp.Or(m.autoscaling.recall(group), group)
+func (m *managedCache) autoscalingGroupName(group string) string {
+	return cmp.Or(m.autoscaling.get(group), group)
 }
