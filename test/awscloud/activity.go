@@ -13,13 +13,13 @@ import (
 // activityTime is the format of times in the cause of a scaling activity.
 const activityTime = "2006-01-02T15:04:05Z"
 
-// sentence returns one sentence of a cause.
-func sentence(now time.Time, format string, args ...any) string {
+// causeSentence returns one sentence of a cause.
+func causeSentence(now time.Time, format string, args ...any) string {
 	return "At " + now.UTC().Format(activityTime) + " " + fmt.Sprintf(format, args...)
 }
 
-// begin records a scaling activity of the group and returns its id.
-func (r *region) begin(g *group, now time.Time, description, cause string) string {
+// requestUpdate records a scaling activity of the group and returns its id.
+func (r *region) beginActivity(g *group, now time.Time, description, cause string) string {
 	id := r.uuid()
 	g.activities = append(slices.Clip(g.activities), at.Activity{
 		ActivityId:           aws.String(id),
@@ -35,8 +35,8 @@ func (r *region) begin(g *group, now time.Time, description, cause string) strin
 	return id
 }
 
-// end closes an activity: Successful, or Failed with a message.
-func (g *group) end(id string, now time.Time, failure string) {
+// endActivity closes an activity: Successful, or Failed with a message.
+func (g *group) endActivity(id string, now time.Time, failure string) {
 	i := slices.IndexFunc(g.activities, func(a at.Activity) bool { return *a.ActivityId == id })
 	if i < 0 {
 		return
@@ -49,24 +49,24 @@ func (g *group) end(id string, now time.Time, failure string) {
 	}
 }
 
-// failLaunch records a failed launch.
-func (r *region) failLaunch(g *group, now time.Time, why string) {
+// recordFailedLaunch records a failed launch.
+func (r *region) recordFailedLaunch(g *group, now time.Time, why string) {
 	why += " Launching EC2 instance failed."
-	id := r.begin(g, now, "Launching a new EC2 instance.  Status Reason: "+why, g.takeCause())
-	g.end(id, now, why)
+	id := r.beginActivity(g, now, "Launching a new EC2 instance.  Status Reason: "+why, g.takeCause())
+	g.endActivity(id, now, why)
 }
 
-// orderedActivities lists activities as DescribeScalingActivities does: those in progress first, then the newest.
-func orderedActivities(all []at.Activity) []at.Activity {
+// sortActivities lists activities as DescribeScalingActivities does: those in progress first, then the newest.
+func sortActivities(all []at.Activity) []at.Activity {
 	out := slices.Clone(all)
 	slices.Reverse(out)
 	slices.SortStableFunc(out, func(a, b at.Activity) int {
-		return cmp.Compare(finished(a), finished(b))
+		return cmp.Compare(progressRank(a), progressRank(b))
 	})
 	return out
 }
 
-func finished(a at.Activity) int {
+func progressRank(a at.Activity) int {
 	if a.StatusCode == at.ScalingActivityStatusCodeInProgress {
 		return 0
 	}

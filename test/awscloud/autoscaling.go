@@ -11,21 +11,21 @@ import (
 
 func autoscalingOperations() map[string]operation {
 	return map[string]operation{
-		"DescribeAutoScalingGroups":    reading((*region).describeGroups),
-		"DescribeAutoScalingInstances": reading((*region).describeGroupInstances),
-		"DescribeScalingActivities":    reading((*region).describeActivities),
-		"DescribeInstanceRefreshes":    reading((*region).describeRefreshes),
-		"DescribeWarmPool":             reading((*region).describeWarmPool),
-		"DescribeLifecycleHooks":       reading((*region).describeHooks),
-		"DescribeLaunchConfigurations": reading((*region).describeConfigurations),
+		"DescribeAutoScalingGroups":    readOperation((*region).describeGroups),
+		"DescribeAutoScalingInstances": readOperation((*region).describeGroupInstances),
+		"DescribeScalingActivities":    readOperation((*region).describeActivities),
+		"DescribeInstanceRefreshes":    readOperation((*region).describeRefreshes),
+		"DescribeWarmPool":             readOperation((*region).describeWarmPool),
+		"DescribeLifecycleHooks":       readOperation((*region).describeHooks),
+		"DescribeLaunchConfigurations": readOperation((*region).describeConfigurations),
 
-		"UpdateAutoScalingGroup":              changing((*region).updateGroup),
-		"SetDesiredCapacity":                  changing((*region).setDesiredCapacity),
-		"SuspendProcesses":                    changing((*region).suspendProcesses),
-		"ResumeProcesses":                     changing((*region).resumeProcesses),
-		"SetInstanceProtection":               changing((*region).setInstanceProtection),
-		"TerminateInstanceInAutoScalingGroup": changing((*region).terminateInstance),
-		"LaunchInstances":                     launching(),
+		"UpdateAutoScalingGroup":              changeOperation((*region).updateGroup),
+		"SetDesiredCapacity":                  changeOperation((*region).setDesiredCapacity),
+		"SuspendProcesses":                    changeOperation((*region).suspendProcesses),
+		"ResumeProcesses":                     changeOperation((*region).resumeProcesses),
+		"SetInstanceProtection":               changeOperation((*region).setInstanceProtection),
+		"TerminateInstanceInAutoScalingGroup": changeOperation((*region).terminateInstance),
+		"LaunchInstances":                     launchOperation(),
 	}
 }
 
@@ -34,14 +34,14 @@ func autoscalingOperations() map[string]operation {
 func page[T any](all []T, token *string, records *int32, size, most int32) ([]T, *string, error) {
 	if records != nil {
 		if *records < 1 || *records > most {
-			return nil, nil, invalid("1 validation error detected: Value '%d' at 'maxRecords' failed to satisfy constraint: Member must have value between 1 and %d", *records, most)
+			return nil, nil, validationError("1 validation error detected: Value '%d' at 'maxRecords' failed to satisfy constraint: Member must have value between 1 and %d", *records, most)
 		}
 		size = *records
 	}
 	from := 0
 	if token != nil {
 		if _, err := fmt.Sscanf(*token, "next-%d", &from); err != nil || from < 0 || from > len(all) {
-			return nil, nil, refuse("InvalidNextToken", "The token '%s' is invalid", *token)
+			return nil, nil, clientError("InvalidNextToken", "The token '%s' is invalid", *token)
 		}
 	}
 	to := min(len(all), from+int(size))
@@ -53,16 +53,16 @@ func page[T any](all []T, token *string, records *int32, size, most int32) ([]T,
 
 func (r *region) describeGroups(in *as.DescribeAutoScalingGroupsInput) (*as.DescribeAutoScalingGroupsOutput, error) {
 	if limit := max(50, int(aws.ToInt32(in.MaxRecords))); len(in.AutoScalingGroupNames) > limit {
-		return nil, invalid("The number of group names that may be passed in is limited to %d", limit)
+		return nil, validationError("The number of group names that may be passed in is limited to %d", limit)
 	}
-	match, err := groupFilters(in.Filters)
+	match, err := compileGroupFilters(in.Filters)
 	if err != nil {
 		return nil, err
 	}
-	v := r.observed()
+	v := r.laggedView()
 	found := []group{}
 	for _, g := range v.groups {
-		if admits(in.AutoScalingGroupNames, g.name) && match(g) {
+		if emptyOrContains(in.AutoScalingGroupNames, g.name) && match(g) {
 			found = append(found, g)
 		}
 	}
@@ -74,7 +74,7 @@ func (r *region) describeGroups(in *as.DescribeAutoScalingGroupsInput) (*as.Desc
 	for _, g := range found {
 		d := g.describe()
 		if in.IncludeInstances == nil || *in.IncludeInstances {
-			d.Instances = groupInstances(v.members(g.name))
+			d.Instances = describeMembers(v.members(g.name))
 		}
 		out.AutoScalingGroups = append(out.AutoScalingGroups, d)
 	}
@@ -83,11 +83,11 @@ func (r *region) describeGroups(in *as.DescribeAutoScalingGroupsInput) (*as.Desc
 
 func (r *region) describeGroupInstances(in *as.DescribeAutoScalingInstancesInput) (*as.DescribeAutoScalingInstancesOutput, error) {
 	if len(in.InstanceIds) > 50 {
-		return nil, invalid("The number of instance ids that may be passed in is limited to 50")
+		return nil, validationError("The number of instance ids that may be passed in is limited to 50")
 	}
 	all := []at.AutoScalingInstanceDetails{}
-	for _, i := range r.observed().instances {
-		if !i.left && admits(in.InstanceIds, i.id) {
+	for _, i := range r.laggedView().instances {
+		if !i.left && emptyOrContains(in.InstanceIds, i.id) {
 			all = append(all, i.details())
 		}
 	}
@@ -96,18 +96,18 @@ func (r *region) describeGroupInstances(in *as.DescribeAutoScalingInstancesInput
 }
 
 func (r *region) describeActivities(in *as.DescribeScalingActivitiesInput) (*as.DescribeScalingActivitiesOutput, error) {
-	match, err := activityFilters(in)
+	match, err := compileActivityFilters(in)
 	if err != nil {
 		return nil, err
 	}
 	var all []at.Activity
-	for _, g := range r.observed().groups {
+	for _, g := range r.laggedView().groups {
 		if in.AutoScalingGroupName == nil || *in.AutoScalingGroupName == g.name {
 			all = append(all, g.activities...)
 		}
 	}
 	found := []at.Activity{}
-	for _, a := range orderedActivities(all) {
+	for _, a := range sortActivities(all) {
 		if match(a) {
 			found = append(found, a)
 		}
@@ -123,7 +123,7 @@ func (r *region) describeRefreshes(in *as.DescribeInstanceRefreshesInput) (*as.D
 	}
 	all := []at.InstanceRefresh{}
 	for _, f := range g.spec.Refreshes {
-		if f.AutoScalingGroupName = aws.String(g.name); admits(in.InstanceRefreshIds, aws.ToString(f.InstanceRefreshId)) {
+		if f.AutoScalingGroupName = aws.String(g.name); emptyOrContains(in.InstanceRefreshIds, aws.ToString(f.InstanceRefreshId)) {
 			all = append(all, f)
 		}
 	}
@@ -146,7 +146,7 @@ func (r *region) describeHooks(in *as.DescribeLifecycleHooksInput) (*as.Describe
 	}
 	out := &as.DescribeLifecycleHooksOutput{LifecycleHooks: []at.LifecycleHook{}}
 	const name = "drain-before-terminate"
-	if g.spec.TerminatingHook > 0 && admits(in.LifecycleHookNames, name) {
+	if g.spec.TerminatingHook > 0 && emptyOrContains(in.LifecycleHookNames, name) {
 		seconds := int32((g.spec.TerminatingHook + time.Second - 1) / time.Second)
 		out.LifecycleHooks = append(out.LifecycleHooks, at.LifecycleHook{
 			AutoScalingGroupName: aws.String(g.name),
@@ -163,7 +163,7 @@ func (r *region) describeHooks(in *as.DescribeLifecycleHooksInput) (*as.Describe
 func (r *region) describeConfigurations(in *as.DescribeLaunchConfigurationsInput) (*as.DescribeLaunchConfigurationsOutput, error) {
 	all := []at.LaunchConfiguration{}
 	for _, name := range sortedKeys(r.configs) {
-		if admits(in.LaunchConfigurationNames, name) {
+		if emptyOrContains(in.LaunchConfigurationNames, name) {
 			all = append(all, r.configs[name])
 		}
 	}

@@ -28,27 +28,27 @@ func (r *region) groupToChange(name *string) (*group, error) {
 	return g, nil
 }
 
-// checkSizes refuses sizes that contradict each other.
-func checkSizes(minimum, maximum, desired int) error {
+// checkGroupSizes refuses sizes that contradict each other.
+func checkGroupSizes(minimum, maximum, desired int) error {
 	if maximum < minimum {
-		return invalid("Max bound, %d, must be greater than or equal to min bound, %d", maximum, minimum)
+		return validationError("Max bound, %d, must be greater than or equal to min bound, %d", maximum, minimum)
 	}
 	if desired < minimum || desired > maximum {
-		return invalid("Desired capacity:%d must be between the specified min size:%d and max size:%d", desired, minimum, maximum)
+		return validationError("Desired capacity:%d must be between the specified min size:%d and max size:%d", desired, minimum, maximum)
 	}
 	return nil
 }
 
-// checkLaunch fails unless exactly one way to launch is given, and that one is valid.
-func (r *region) checkLaunch(t *at.LaunchTemplateSpecification, m *at.MixedInstancesPolicy, config string) error {
+// checkLaunchSource fails unless exactly one way to launch is given, and that one is valid.
+func (r *region) checkLaunchSource(t *at.LaunchTemplateSpecification, m *at.MixedInstancesPolicy, config string) error {
 	if !exactlyOne(t != nil, m != nil, config != "") {
-		return invalid("Valid requests must contain either launchTemplate, LaunchConfigurationName, InstanceId or MixedInstancesPolicy parameter.")
+		return validationError("Valid requests must contain either launchTemplate, LaunchConfigurationName, InstanceId or MixedInstancesPolicy parameter.")
 	}
 	if m != nil && (m.LaunchTemplate == nil || m.LaunchTemplate.LaunchTemplateSpecification == nil) {
-		return invalid("You must use a valid fully-formed launch template. A launch template is required in the mixed instances policy.")
+		return validationError("You must use a valid fully-formed launch template. A launch template is required in the mixed instances policy.")
 	}
 	if _, ok := r.configs[config]; config != "" && !ok {
-		return invalid("Launch configuration name not found - Launch configuration %s not found", config)
+		return validationError("Launch configuration name not found - Launch configuration %s not found", config)
 	}
 	for _, s := range templatesUsed(t, m) {
 		if _, _, err := r.templateVersion(s); err != nil {
@@ -92,22 +92,22 @@ func (r *region) updateGroup(in *as.UpdateAutoScalingGroupInput, now time.Time) 
 	if err != nil {
 		return nil, err
 	}
-	if name := unmodelled(*in); name != "" {
-		return nil, notModelled("%s of UpdateAutoScalingGroup", name)
+	if name := unmodelledMember(*in); name != "" {
+		return nil, notModelledError("%s of UpdateAutoScalingGroup", name)
 	}
-	smallest, largest := override(g.min, in.MinSize), override(g.max, in.MaxSize)
+	smallest, largest := valueOr(g.min, in.MinSize), valueOr(g.max, in.MaxSize)
 	desired := max(smallest, min(largest, g.desired))
 	if in.DesiredCapacity != nil {
 		desired = int(*in.DesiredCapacity)
 	}
 	if smallest < 0 {
-		return nil, invalid("Invalid min size %d", smallest)
+		return nil, validationError("Invalid min size %d", smallest)
 	}
-	if err := checkSizes(smallest, largest, desired); err != nil {
+	if err := checkGroupSizes(smallest, largest, desired); err != nil {
 		return nil, err
 	}
 	if config := aws.ToString(in.LaunchConfigurationName); in.LaunchTemplate != nil || in.MixedInstancesPolicy != nil || config != "" {
-		if err := r.checkLaunch(in.LaunchTemplate, in.MixedInstancesPolicy, config); err != nil {
+		if err := r.checkLaunchSource(in.LaunchTemplate, in.MixedInstancesPolicy, config); err != nil {
 			return nil, err
 		}
 		g.template, g.mixed, g.config = in.LaunchTemplate, in.MixedInstancesPolicy, config
@@ -117,15 +117,15 @@ func (r *region) updateGroup(in *as.UpdateAutoScalingGroupInput, now time.Time) 
 	return &as.UpdateAutoScalingGroupOutput{}, nil
 }
 
-func override(n int, with *int32) int {
+func valueOr(n int, with *int32) int {
 	if with != nil {
 		return int(*with)
 	}
 	return n
 }
 
-// unmodelled returns the name of a member that was sent and that updateGroup would ignore.
-func unmodelled(in as.UpdateAutoScalingGroupInput) string {
+// unmodelledMember returns the name of a member that was sent and that updateGroup would ignore.
+func unmodelledMember(in as.UpdateAutoScalingGroupInput) string {
 	v := reflect.ValueOf(in)
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -147,28 +147,28 @@ func (r *region) setDesiredCapacity(in *as.SetDesiredCapacityInput, now time.Tim
 		return nil, err
 	}
 	if in.DesiredCapacity == nil {
-		return nil, required("desiredCapacity")
+		return nil, missingMemberError("desiredCapacity")
 	}
-	busy := slices.IndexFunc(g.activities, func(a at.Activity) bool { return finished(a) == 0 })
+	busy := slices.IndexFunc(g.activities, func(a at.Activity) bool { return progressRank(a) == 0 })
 	if aws.ToBool(in.HonorCooldown) && busy >= 0 {
-		return nil, refuse("ScalingActivityInProgress", "Scaling activity %s is in progress and blocks this action", *g.activities[busy].ActivityId)
+		return nil, clientError("ScalingActivityInProgress", "Scaling activity %s is in progress and blocks this action", *g.activities[busy].ActivityId)
 	}
 	return &as.SetDesiredCapacityOutput{}, r.setDesired(g.name, int(*in.DesiredCapacity), now)
 }
 
-func required(member string) *apiError {
-	return invalid("1 validation error detected: Value null at '%s' failed to satisfy constraint: Member must not be null", member)
+func missingMemberError(member string) *apiError {
+	return validationError("1 validation error detected: Value null at '%s' failed to satisfy constraint: Member must not be null", member)
 }
 
-// namedProcesses returns the processes that a request names, or all processes if it names none.
-func namedProcesses(names []string) ([]string, error) {
+// processesOrAll returns the processes that a request names, or all processes if it names none.
+func processesOrAll(names []string) ([]string, error) {
 	for _, p := range names {
-		if !slices.Contains(processes(), p) {
-			return nil, invalid("%s is not a valid scaling process", p)
+		if !slices.Contains(suspendableProcesses(), p) {
+			return nil, validationError("%s is not a valid scaling process", p)
 		}
 	}
 	if len(names) == 0 {
-		return processes(), nil
+		return suspendableProcesses(), nil
 	}
 	return names, nil
 }
@@ -178,7 +178,7 @@ func (r *region) suspendProcesses(in *as.SuspendProcessesInput, now time.Time) (
 	if err != nil {
 		return nil, err
 	}
-	names, err := namedProcesses(in.ScalingProcesses)
+	names, err := processesOrAll(in.ScalingProcesses)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func (r *region) resumeProcesses(in *as.ResumeProcessesInput, _ time.Time) (*as.
 	if err != nil {
 		return nil, err
 	}
-	names, err := namedProcesses(in.ScalingProcesses)
+	names, err := processesOrAll(in.ScalingProcesses)
 	if err != nil {
 		return nil, err
 	}
@@ -205,14 +205,14 @@ func (r *region) setInstanceProtection(in *as.SetInstanceProtectionInput, _ time
 		return nil, err
 	}
 	if len(in.InstanceIds) == 0 || len(in.InstanceIds) > 50 || in.ProtectedFromScaleIn == nil {
-		return nil, invalid("1 validation error detected: 'instanceIds' takes 1 to 50 ids, with 'protectedFromScaleIn'")
+		return nil, validationError("1 validation error detected: 'instanceIds' takes 1 to 50 ids, with 'protectedFromScaleIn'")
 	}
 	for _, id := range in.InstanceIds {
 		switch i, ok := r.instances[id]; {
 		case !ok || i.group != g.name || i.left:
-			return nil, invalid("The instance %s is not part of Auto Scaling group %s.", id, g.name)
+			return nil, validationError("The instance %s is not part of Auto Scaling group %s.", id, g.name)
 		case i.state != at.LifecycleStateInService:
-			return nil, invalid("The instance %s is not in InService or EnteringStandby or Standby.", id)
+			return nil, validationError("The instance %s is not in InService or EnteringStandby or Standby.", id)
 		}
 	}
 	for _, id := range in.InstanceIds {
@@ -229,17 +229,17 @@ func (r *region) terminateInstance(in *as.TerminateInstanceInAutoScalingGroupInp
 	ids := in.InstanceIds
 	switch {
 	case in.ShouldDecrementDesiredCapacity == nil:
-		return nil, required("shouldDecrementDesiredCapacity")
+		return nil, missingMemberError("shouldDecrementDesiredCapacity")
 	case (in.InstanceId == nil) == (len(ids) == 0):
-		return nil, invalid("Valid requests must contain either InstanceId or InstanceIds.")
+		return nil, validationError("Valid requests must contain either InstanceId or InstanceIds.")
 	case len(ids) > 100:
-		return nil, invalid("The number of instance ids that may be passed in is limited to 100")
+		return nil, validationError("The number of instance ids that may be passed in is limited to 100")
 	case len(ids) > 0 && in.AutoScalingGroupName == nil:
-		return nil, invalid("AutoScalingGroupName is required when using InstanceIds.")
+		return nil, validationError("AutoScalingGroupName is required when using InstanceIds.")
 	case in.InstanceId != nil:
 		ids = []string{*in.InstanceId}
 	}
-	g, err := r.groupOf(ids, in.AutoScalingGroupName)
+	g, err := r.groupOfInstances(ids, in.AutoScalingGroupName)
 	if err != nil {
 		return nil, err
 	}
@@ -253,13 +253,13 @@ func (r *region) terminateInstance(in *as.TerminateInstanceInAutoScalingGroupInp
 	return &as.TerminateInstanceInAutoScalingGroupOutput{Activities: activities}, nil
 }
 
-// groupOf finds the one group that holds all the instances.
-func (r *region) groupOf(ids []string, name *string) (*group, error) {
+// groupOfInstances finds the one group that holds all the instances.
+func (r *region) groupOfInstances(ids []string, name *string) (*group, error) {
 	var g *group
 	for _, id := range ids {
 		i, ok := r.instances[id]
 		if !ok || i.left || name != nil && *name != i.group {
-			return nil, invalid("Instance Id not found - No managed instance found for instance ID: %s", id)
+			return nil, validationError("Instance Id not found - No managed instance found for instance ID: %s", id)
 		}
 		var err error
 		if g, err = r.groupToChange(&i.group); err != nil {
@@ -276,24 +276,24 @@ func (r *region) terminateAll(g *group, ids []string, decrement bool, now time.T
 		less += r.instances[id].weight
 	}
 	if decrement && g.desired-less < g.min {
-		return nil, invalid("Currently, desiredSize equals minSize (%d). Terminating instance without replacement will violate group's min size constraint. Either set shouldDecrementDesiredCapacity flag to false or lower group's min size.", g.min)
+		return nil, validationError("Currently, desiredSize equals minSize (%d). Terminating instance without replacement will violate group's min size constraint. Either set shouldDecrementDesiredCapacity flag to false or lower group's min size.", g.min)
 	}
 	var out []at.Activity
 	for _, id := range ids {
 		i := r.instances[id]
-		cause := sentence(now, "instance %s was taken out of service in response to a user request", id)
+		cause := causeSentence(now, "instance %s was taken out of service in response to a user request", id)
 		if decrement {
 			cause += fmt.Sprintf(", shrinking the capacity from %d to %d", g.desired, g.desired-i.weight)
 			g.desired -= i.weight
 		}
-		out = append(out, r.terminateAgain(g, i, now, cause+"."))
+		out = append(out, r.ensureTerminating(g, i, now, cause+"."))
 	}
 	return out, nil
 }
 
-// terminateAgain terminates an instance. If the instance is already terminating, its activity and its times do not change.
-func (r *region) terminateAgain(g *group, i instance, now time.Time, cause string) at.Activity {
-	if n := slices.IndexFunc(g.activities, func(a at.Activity) bool { return *a.ActivityId == i.activity }); !live(i) && n >= 0 {
+// ensureTerminating terminates an instance. If the instance is already terminating, its activity and its times do not change.
+func (r *region) ensureTerminating(g *group, i instance, now time.Time, cause string) at.Activity {
+	if n := slices.IndexFunc(g.activities, func(a at.Activity) bool { return *a.ActivityId == i.activity }); !isLive(i) && n >= 0 {
 		return g.activities[n]
 	}
 	return r.terminate(g, i, now, cause)

@@ -14,7 +14,7 @@ import (
 func (r *region) group(name *string) (*group, error) {
 	g, ok := r.groups[aws.ToString(name)]
 	if !ok {
-		return nil, noGroup(aws.ToString(name))
+		return nil, unknownGroupError(aws.ToString(name))
 	}
 	return g, nil
 }
@@ -48,7 +48,7 @@ func (g *group) describe() at.AutoScalingGroup {
 	var subnets []string
 	for _, z := range g.spec.Zones {
 		out.AvailabilityZoneIds = append(out.AvailabilityZoneIds, zoneID(z))
-		subnets = append(subnets, subnet(z))
+		subnets = append(subnets, subnetID(z))
 	}
 	out.VPCZoneIdentifier = aws.String(strings.Join(subnets, ","))
 	if g.config != "" {
@@ -72,8 +72,8 @@ func (g *group) describe() at.AutoScalingGroup {
 	return out
 }
 
-// groupInstances shows instances as DescribeAutoScalingGroups does.
-func groupInstances(members []instance) []at.Instance {
+// describeMembers shows instances as DescribeAutoScalingGroups does.
+func describeMembers(members []instance) []at.Instance {
 	out := []at.Instance{}
 	for _, i := range members {
 		d := i.details()
@@ -83,7 +83,7 @@ func groupInstances(members []instance) []at.Instance {
 			AvailabilityZone:        d.AvailabilityZone,
 			AvailabilityZoneId:      d.AvailabilityZoneId,
 			LifecycleState:          i.state,
-			HealthStatus:            aws.String(health(i)),
+			HealthStatus:            aws.String(healthStatus(i)),
 			ProtectedFromScaleIn:    d.ProtectedFromScaleIn,
 			LaunchTemplate:          d.LaunchTemplate,
 			LaunchConfigurationName: d.LaunchConfigurationName,
@@ -103,7 +103,7 @@ func (i instance) details() at.AutoScalingInstanceDetails {
 		AvailabilityZone:     aws.String(i.zone),
 		AvailabilityZoneId:   aws.String(zoneID(i.zone)),
 		LifecycleState:       aws.String(string(i.state)),
-		HealthStatus:         aws.String(strings.ToUpper(health(i))),
+		HealthStatus:         aws.String(strings.ToUpper(healthStatus(i))),
 		ProtectedFromScaleIn: aws.Bool(i.protected),
 	}
 	if i.spec.config != "" {
@@ -120,24 +120,24 @@ func (i instance) details() at.AutoScalingInstanceDetails {
 	return d
 }
 
-// admits reports whether an optional list contains s. An empty list contains everything.
-func admits(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
+// emptyOrContains reports whether an optional list contains s. An empty list contains everything.
+func emptyOrContains(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
 
-// groupFilters compiles the filters of DescribeAutoScalingGroups. A group must match each filter by one of the filter's values.
-func groupFilters(filters []at.Filter) (func(group) bool, error) {
+// compileGroupFilters compiles the filters of DescribeAutoScalingGroups. A group must match each filter by one of the filter's values.
+func compileGroupFilters(filters []at.Filter) (func(group) bool, error) {
 	for _, f := range filters {
 		name := aws.ToString(f.Name)
 		if name != "tag-key" && name != "tag-value" && !strings.HasPrefix(name, "tag:") {
-			return nil, invalid("Filter type %s is not correct. Allowed Filter types are: tag-key, tag-value, tag:<key>", name)
+			return nil, validationError("Filter type %s is not correct. Allowed Filter types are: tag-key, tag-value, tag:<key>", name)
 		}
 	}
 	return func(g group) bool {
-		return !slices.ContainsFunc(filters, func(f at.Filter) bool { return !tagFilter(g.spec.Tags, *f.Name, f.Values) })
+		return !slices.ContainsFunc(filters, func(f at.Filter) bool { return !matchesTagFilter(g.spec.Tags, *f.Name, f.Values) })
 	}, nil
 }
 
-// tagFilter reports whether tags match one filter.
-func tagFilter(tags map[string]string, name string, values []string) bool {
+// matchesTagFilter reports whether tags match one filter.
+func matchesTagFilter(tags map[string]string, name string, values []string) bool {
 	for k, v := range tags {
 		switch key, exact := strings.CutPrefix(name, "tag:"); {
 		case exact && key == k && slices.Contains(values, v),
@@ -149,13 +149,13 @@ func tagFilter(tags map[string]string, name string, values []string) bool {
 	return false
 }
 
-// activityFilters compiles the ids and filters of DescribeScalingActivities.
-func activityFilters(in *as.DescribeScalingActivitiesInput) (func(at.Activity) bool, error) {
+// compileActivityFilters compiles the ids and filters of DescribeScalingActivities.
+func compileActivityFilters(in *as.DescribeScalingActivitiesInput) (func(at.Activity) bool, error) {
 	tests := []func(at.Activity) bool{func(a at.Activity) bool {
-		return admits(in.ActivityIds, *a.ActivityId)
+		return emptyOrContains(in.ActivityIds, *a.ActivityId)
 	}}
 	for _, f := range in.Filters {
-		t, err := activityFilter(aws.ToString(f.Name), f.Values, in.AutoScalingGroupName != nil)
+		t, err := compileActivityFilter(aws.ToString(f.Name), f.Values, in.AutoScalingGroupName != nil)
 		if err != nil {
 			return nil, err
 		}
@@ -166,25 +166,25 @@ func activityFilters(in *as.DescribeScalingActivitiesInput) (func(at.Activity) b
 	}, nil
 }
 
-func activityFilter(name string, values []string, named bool) (func(at.Activity) bool, error) {
+func compileActivityFilter(name string, values []string, named bool) (func(at.Activity) bool, error) {
 	switch name {
 	case "Status":
 		if !named {
-			return nil, invalid("The Status filter can only be used in combination with AutoScalingGroupName")
+			return nil, validationError("The Status filter can only be used in combination with AutoScalingGroupName")
 		}
 		return func(a at.Activity) bool { return slices.Contains(values, string(a.StatusCode)) }, nil
 	case "StartTimeLowerBound", "StartTimeUpperBound":
 		if len(values) != 1 {
-			return nil, invalid("Filter %s takes one value", name)
+			return nil, validationError("Filter %s takes one value", name)
 		}
 		bound, err := time.Parse(time.RFC3339, values[0])
 		if err != nil {
-			return nil, invalid("Filter %s: %s is not an ISO 8601 timestamp", name, values[0])
+			return nil, validationError("Filter %s: %s is not an ISO 8601 timestamp", name, values[0])
 		}
 		if name == "StartTimeLowerBound" {
 			return func(a at.Activity) bool { return !a.StartTime.Before(bound) }, nil
 		}
 		return func(a at.Activity) bool { return !a.StartTime.After(bound) }, nil
 	}
-	return nil, invalid("Filter type %s is not correct. Allowed Filter types are: StartTimeLowerBound, StartTimeUpperBound, Status", name)
+	return nil, validationError("Filter type %s is not correct. Allowed Filter types are: StartTimeLowerBound, StartTimeUpperBound, Status", name)
 }

@@ -17,7 +17,7 @@ type TargetGroupSpec struct {
 	IP      bool   // targets are IP addresses; otherwise instances
 	// Delay is how long a deregistered target drains. Said is the delay that the group's attribute shows: tests use seconds for
 	// minutes. If Said is zero, the attribute shows Delay in whole seconds.
-	Delay, Said time.Duration
+	Delay, ShownDelay time.Duration
 }
 
 // TargetEvent is a change of one target: it was registered, began to drain, or is gone.
@@ -35,26 +35,26 @@ type targetGroup struct {
 	events  []TargetEvent
 }
 
-// target is one registered or draining target.
+// requestedRevision is one registered or draining target.
 type target struct {
 	id    string
 	port  int32
 	until time.Time // when it has drained; zero while it is registered
 }
 
-func (t target) drains() bool { return !t.until.IsZero() }
+func (t target) isDraining() bool { return !t.until.IsZero() }
 
 // AddTargetGroup creates a target group that a load balancer uses, and returns its ARN.
 func (c *Cloud) AddTargetGroup(s TargetGroupSpec) string {
 	if s.Account == "" {
 		s.Account = c.opts.Account
 	}
-	if s.Said == 0 {
-		s.Said = s.Delay
+	if s.ShownDelay == 0 {
+		s.ShownDelay = s.Delay
 	}
 	var arn string
-	_ = c.home.do(func(time.Time) error {
-		arn = fmt.Sprintf("arn:aws:elasticloadbalancing:%s:%s:targetgroup/%s/%016x", c.opts.Region, s.Account, s.Name, c.home.next())
+	_ = c.home.update(func(time.Time) error {
+		arn = fmt.Sprintf("arn:aws:elasticloadbalancing:%s:%s:targetgroup/%s/%016x", c.opts.Region, s.Account, s.Name, c.home.nextRandom())
 		c.home.balancers.groups[arn] = &targetGroup{spec: s, arn: arn}
 		return nil
 	})
@@ -64,12 +64,14 @@ func (c *Cloud) AddTargetGroup(s TargetGroupSpec) string {
 // RegisterTarget adds a target as a controller in the cluster does. The change is not in the request log. A registered target is
 // not changed.
 func (c *Cloud) RegisterTarget(arn, id string) error {
-	return c.home.do(func(now time.Time) error { return c.home.balancers.change(arn, id, now, (*targetGroup).register) })
+	return c.home.update(func(now time.Time) error { return c.home.balancers.changeTarget(arn, id, now, (*targetGroup).register) })
 }
 
 // DeregisterTarget starts to drain a target as a controller in the cluster does. The change is not in the request log.
 func (c *Cloud) DeregisterTarget(arn, id string) error {
-	return c.home.do(func(now time.Time) error { return c.home.balancers.change(arn, id, now, (*targetGroup).deregister) })
+	return c.home.update(func(now time.Time) error {
+		return c.home.balancers.changeTarget(arn, id, now, (*targetGroup).deregister)
+	})
 }
 
 // Targets lists the registered targets of a target group by id, without those that drain.
@@ -79,7 +81,7 @@ func (c *Cloud) Targets(arn string) []string {
 	var ids []string
 	if g := c.home.balancers.groups[arn]; g != nil {
 		for _, t := range g.targets {
-			if !t.drains() {
+			if !t.isDraining() {
 				ids = append(ids, t.id)
 			}
 		}
@@ -102,8 +104,8 @@ func (c *Cloud) TargetEvents() []TargetEvent {
 // balancers are the target groups of a region, by ARN.
 type balancers struct{ groups map[string]*targetGroup }
 
-// change applies how to a target of the group with the ARN.
-func (b *balancers) change(arn, id string, now time.Time, how func(*targetGroup, target, time.Time)) error {
+// changeTarget applies how to a target of the group with the ARN.
+func (b *balancers) changeTarget(arn, id string, now time.Time, how func(*targetGroup, target, time.Time)) error {
 	g, ok := b.groups[arn]
 	if !ok {
 		return errors.New("changing target " + id + " of " + arn + ": there is no such target group: add it with AddTargetGroup")
@@ -112,82 +114,82 @@ func (b *balancers) change(arn, id string, now time.Time, how func(*targetGroup,
 	return nil
 }
 
-// find returns the index of a target, or -1.
-func (g *targetGroup) find(id string, port int32) int {
+// callerOf returns the index of a target, or -1.
+func (g *targetGroup) findTarget(id string, port int32) int {
 	return slices.IndexFunc(g.targets, func(t target) bool { return t.id == id && t.port == port })
 }
 
-func (g *targetGroup) note(id, state string, now time.Time) {
+func (g *targetGroup) recordEvent(id, state string, now time.Time) {
 	g.events = append(g.events, TargetEvent{At: now, Group: g.spec.Name, ID: id, State: state})
 }
 
 // register adds a target. A draining target becomes healthy again.
 func (g *targetGroup) register(t target, now time.Time) {
-	switch i := g.find(t.id, t.port); {
+	switch i := g.findTarget(t.id, t.port); {
 	case i < 0:
 		g.targets = append(g.targets, t)
-	case !g.targets[i].drains():
+	case !g.targets[i].isDraining():
 		return
 	default:
 		g.targets[i].until = time.Time{}
 	}
-	g.note(t.id, "healthy", now)
+	g.recordEvent(t.id, "healthy", now)
 }
 
 // deregister starts to drain a target. It drains for the delay of its group.
 func (g *targetGroup) deregister(t target, now time.Time) {
-	if i := g.find(t.id, t.port); i >= 0 && !g.targets[i].drains() {
+	if i := g.findTarget(t.id, t.port); i >= 0 && !g.targets[i].isDraining() {
 		g.targets[i].until = now.Add(g.spec.Delay)
-		g.note(t.id, "draining", now)
+		g.recordEvent(t.id, "draining", now)
 	}
 }
 
-// age removes the targets that have drained.
-func (b *balancers) age(now time.Time) {
+// removeDrained removes the targets that have drained.
+func (b *balancers) removeDrained(now time.Time) {
 	for _, g := range b.groups {
 		g.targets = slices.DeleteFunc(g.targets, func(t target) bool {
-			over := t.drains() && !now.Before(t.until)
+			over := t.isDraining() && !now.Before(t.until)
 			if over {
-				g.note(t.id, "gone", t.until)
+				g.recordEvent(t.id, "gone", t.until)
 			}
 			return over
 		})
 	}
 }
 
-// attach registers the group's instances in service in the group's target groups.
-func (r *region) attach(g *group, now time.Time) {
+// registerInstances registers the group's instances in service in the group's target groups.
+func (r *region) registerInstances(g *group, now time.Time) {
 	if len(g.spec.TargetGroupARNs) == 0 || g.isSuspended("AddToLoadBalancer") {
 		return
 	}
 	for _, i := range r.liveMembers(g.name) {
 		for _, arn := range g.spec.TargetGroupARNs {
-			if tg := r.balancers.groups[arn]; tg != nil && i.state == at.LifecycleStateInService && tg.find(i.id, 80) < 0 {
+			if tg := r.balancers.groups[arn]; tg != nil && i.state == at.LifecycleStateInService && tg.findTarget(i.id, 80) < 0 {
 				tg.register(target{id: i.id, port: 80}, now)
 			}
 		}
 	}
 }
 
-// detach deregisters an instance from its group's target groups. It returns when the instance has drained in all of them, or zero
+// deregisterInstance deregisters an instance from its group's target groups. It returns when the instance has drained in all of them, or zero
 // if it is in none.
-func (r *region) detach(g *group, i instance, now time.Time) (drained time.Time) {
+func (r *region) deregisterInstance(g *group, i instance, now time.Time) (drained time.Time) {
 	for _, arn := range g.spec.TargetGroupARNs {
 		tg := r.balancers.groups[arn]
 		if tg == nil {
 			continue
 		}
 		tg.deregister(target{id: i.id, port: 80}, now)
-		if n := tg.find(i.id, 80); n >= 0 && tg.targets[n].until.After(drained) {
+		if n := tg.findTarget(i.id, 80); n >= 0 && tg.targets[n].until.After(drained) {
 			drained = tg.targets[n].until
 		}
 	}
 	return drained
 }
 
-// health returns the target's health as the API describes it.
+// healthStatus returns the target's health as the API describes it.
 func (t target) health() *lt.TargetHealth {
-	if t.drains() {
+	if t.isDraining() {
 		return &lt.TargetHealth{State: lt.TargetHealthStateEnumDraining, Reason: lt.TargetHealthReasonEnumDeregistrationInProgress}
 	}
 	return &lt.TargetHealth{State: lt.TargetHealthStateEnumHealthy}

@@ -25,7 +25,7 @@ type Caller struct {
 	Policies [][]byte
 }
 
-// caller is a Caller as the stand-in stores it. It does not change.
+// callerARN is a Caller as the stand-in stores it. It does not change.
 type caller struct {
 	arn, principal string
 	policies       []policyDocument
@@ -52,7 +52,7 @@ type denial struct {
 // SetCaller sets the owner of an access key and forgets the actions that the key has used. It fails if a policy is invalid or
 // needs something that is not modelled.
 func (c *Cloud) SetCaller(key string, who Caller) error {
-	in := caller{arn: cmp.Or(who.ARN, c.callers.user()), limited: true}
+	in := caller{arn: cmp.Or(who.ARN, c.callers.defaultUser()), limited: true}
 	in.principal = cmp.Or(who.Principal, in.arn)
 	for _, text := range who.Policies {
 		document, err := parsePolicy(text)
@@ -75,8 +75,8 @@ func (c *Cloud) Deny(key, action string, after int) {
 	c.callers.denied[key] = &denial{action: action, left: after}
 }
 
-// Allow ends the denial that Deny began, and returns how many requests it refused.
-func (c *Cloud) Allow(key string) (refused int) {
+// StopDenying ends the denial that Deny began, and returns how many requests it refused.
+func (c *Cloud) StopDenying(key string) (refused int) {
 	c.callers.mu.Lock()
 	defer c.callers.mu.Unlock()
 	if d := c.callers.denied[key]; d != nil {
@@ -86,15 +86,15 @@ func (c *Cloud) Allow(key string) (refused int) {
 	return refused
 }
 
-// Uses returns how often an access key has used each action so far. UsedActions says which actions count.
-func (c *Cloud) Uses(key string) map[string]int {
+// UseCounts returns how often an access key has used each action so far. UsedActions says which actions count.
+func (c *Cloud) UseCounts(key string) map[string]int {
 	c.callers.mu.Lock()
 	defer c.callers.mu.Unlock()
 	return maps.Clone(c.callers.used[key])
 }
 
-// denies reports whether the key's denial refuses the action. If not, it counts the use.
-func (b *callerBook) denies(key, action string) bool {
+// applyDenial reports whether the key's denial refuses the action. If not, it counts the use.
+func (b *callerBook) applyDenial(key, action string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	d := b.denied[key]
@@ -117,16 +117,16 @@ func (c *Cloud) UsedActions(key string) []string {
 	return sortedKeys(c.callers.used[key])
 }
 
-func (b *callerBook) user() string { return "arn:aws:iam::" + b.account + ":user/upgrader" }
+func (b *callerBook) defaultUser() string { return "arn:aws:iam::" + b.account + ":user/upgrader" }
 
-// find returns the caller of an access key.
-func (b *callerBook) find(key string) caller {
+// callerOf returns the caller of an access key.
+func (b *callerBook) callerOf(key string) caller {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if who, ok := b.known[key]; ok {
 		return who
 	}
-	return caller{arn: b.user(), principal: b.user()}
+	return caller{arn: b.defaultUser(), principal: b.defaultUser()}
 }
 
 // byPrincipal returns the caller with that name in IAM.
@@ -138,23 +138,23 @@ func (b *callerBook) byPrincipal(arn string) (caller, bool) {
 			return who, true
 		}
 	}
-	return caller{arn: arn, principal: arn}, arn == b.user()
+	return caller{arn: arn, principal: arn}, arn == b.defaultUser()
 }
 
 // authorize refuses a request that the caller's policies do not allow, and records the actions that it uses.
 func (b *callerBook) authorize(key string, rec Request, todo call, resources resourceNames) *apiError {
-	who := b.find(key)
+	who := b.callerOf(key)
 	if !who.limited {
 		return nil
 	}
 	actions := neededActions(rec.Service, todo, resources)
 	for _, n := range actions {
-		if b.denies(key, n.action) {
+		if b.applyDenial(key, n.action) {
 			return n.refusal(who, iamtypes.PolicyEvaluationDecisionTypeExplicitDeny)
 		}
 		known := map[string][]string{"aws:RequestedRegion": {rec.Region}}
 		if n.template != "" {
-			known["ec2:LaunchTemplate"] = []string{resources.template(n.template)}
+			known["ec2:LaunchTemplate"] = []string{resources.templateARN(n.template)}
 		}
 		if d, _ := who.decide(n.action, n.resource, known); d != iamtypes.PolicyEvaluationDecisionTypeAllowed {
 			return n.refusal(who, d)
@@ -183,36 +183,36 @@ func (c caller) decide(action, resource string, known map[string][]string) (iamt
 	return decidePolicies(c.policies, q)
 }
 
-// need is an action that a request needs. Requests that only read are authorized on all resources.
-type need struct {
+// neededAction is an action that a request needs. Requests that only read are authorized on all resources.
+type neededAction struct {
 	service, action, resource string
 	template                  string // the launch template for which Auto Scaling needs the action
 }
 
 // neededActions returns the actions that a request needs. Requests to STS need none. Launches of an Auto Scaling group go through
 // a fleet. A caller that sets a group's template must be allowed to launch from it.
-func neededActions(service string, todo call, resources resourceNames) []need {
+func neededActions(service string, todo call, resources resourceNames) []neededAction {
 	if service == "sts" {
 		return nil
 	}
-	needs := []need{{service: service, action: service + ":" + todo.operation, resource: cmp.Or(todo.params["PolicySourceArn"], "*")}}
+	needs := []neededAction{{service: service, action: service + ":" + todo.operation, resource: cmp.Or(todo.params["PolicySourceArn"], "*")}}
 	if todo.mutating || todo.params["DryRun"] == "true" {
 		needs[0].resource = cmp.Or(todo.params["PolicySourceArn"], resources.changedBy(service, todo), "*")
 	}
 	switch needs[0].action {
 	case "autoscaling:LaunchInstances":
-		needs = append(needs, need{service: service, action: "ec2:CreateFleet", resource: "*"})
+		needs = append(needs, neededAction{service: service, action: "ec2:CreateFleet", resource: "*"})
 	case "autoscaling:UpdateAutoScalingGroup":
 		template := cmp.Or(todo.params["LaunchTemplate.LaunchTemplateId"], todo.params["MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification.LaunchTemplateId"])
 		if template != "" {
-			needs = append(needs, need{service: service, action: "ec2:RunInstances", resource: "*", template: template})
+			needs = append(needs, neededAction{service: service, action: "ec2:RunInstances", resource: "*", template: template})
 		}
 	}
 	return needs
 }
 
 // refusal returns the service's error for an action that a policy does not allow.
-func (n need) refusal(who caller, d iamtypes.PolicyEvaluationDecisionType) *apiError {
+func (n neededAction) refusal(who caller, d iamtypes.PolicyEvaluationDecisionType) *apiError {
 	why := fmt.Sprintf("because no identity-based policy allows the %s action", n.action)
 	if d == iamtypes.PolicyEvaluationDecisionTypeExplicitDeny {
 		why = "with an explicit deny in an identity-based policy"
@@ -242,28 +242,28 @@ func accessKeyOf(authorization string) string {
 	return key
 }
 
-// asking is what operations about callers read from their context.
-type asking struct {
+// callerContext is what operations about callers read from their context.
+type callerContext struct {
 	book *callerBook
 	who  caller
 }
 
-type askingKey struct{}
+type callerContextKey struct{}
 
 func withCaller(ctx context.Context, book *callerBook, who caller) context.Context {
-	return context.WithValue(ctx, askingKey{}, asking{book, who})
+	return context.WithValue(ctx, callerContextKey{}, callerContext{book, who})
 }
 
 // callerFrom returns the caller of the request.
-func callerFrom(ctx context.Context) asking {
-	a, _ := ctx.Value(askingKey{}).(asking)
+func callerFrom(ctx context.Context) callerContext {
+	a, _ := ctx.Value(callerContextKey{}).(callerContext)
 	return a
 }
 
 // resourceNames returns the names in policies of the resources that requests change.
 type resourceNames struct {
 	account, place string
-	// groupOf is the group that an instance is in, "" for none.
+	// groupOfInstances is the group that an instance is in, "" for none.
 	groupOf func(instance string) string
 }
 
@@ -275,7 +275,7 @@ func (n resourceNames) changedBy(service string, todo call) string {
 	case service == "autoscaling" && group != "":
 		return "arn:aws:autoscaling:" + n.place + ":" + n.account + ":autoScalingGroup:00000000-0000-0000-0000-000000000000:autoScalingGroupName/" + group
 	case service == "ec2" && todo.params["LaunchTemplateId"] != "":
-		return n.template(todo.params["LaunchTemplateId"])
+		return n.templateARN(todo.params["LaunchTemplateId"])
 	case service == "eks" && todo.params["nodegroupName"] != "":
 		return "arn:aws:eks:" + n.place + ":" + n.account + ":nodegroup/" + todo.params["name"] + "/" + todo.params["nodegroupName"] + "/00000000-0000-0000-0000-000000000000"
 	default:
@@ -283,7 +283,7 @@ func (n resourceNames) changedBy(service string, todo call) string {
 	}
 }
 
-func (n resourceNames) template(id string) string {
+func (n resourceNames) templateARN(id string) string {
 	return "arn:aws:ec2:" + n.place + ":" + n.account + ":launch-template/" + id
 }
 

@@ -24,8 +24,8 @@ import (
 
 const user = "arn:aws:iam::123456789012:user/upgrader"
 
-// limit limits the clients of the tests to statements of a policy.
-func limit(t *testing.T, c *awscloud.Cloud, who awscloud.Caller, statements ...string) {
+// setPolicies limits the clients of the tests to statements of a policy.
+func setPolicies(t *testing.T, c *awscloud.Cloud, who awscloud.Caller, statements ...string) {
 	t.Helper()
 	who.Policies = [][]byte{[]byte(`{"Version": "2012-10-17", "Statement": [` + strings.Join(statements, ",") + `]}`)}
 	if err := c.SetCaller(testKey, who); err != nil {
@@ -36,14 +36,14 @@ func limit(t *testing.T, c *awscloud.Cloud, who awscloud.Caller, statements ...s
 // testKey is the access key that the tests' clients sign with.
 const testKey = "AKID"
 
-func allow(actions string) string {
+func allowStatement(actions string) string {
 	return `{"Effect": "Allow", "Action": ` + actions + `, "Resource": "*"}`
 }
 
 // TestRequestsWithoutPermissionAreDenied sends each service a request that no policy allows, and reads the refusal through the SDK.
 func TestRequestsWithoutPermissionAreDenied(t *testing.T) {
 	c, _ := start(t, awscloud.Options{})
-	limit(t, c, awscloud.Caller{}, allow(`"sts:*"`))
+	setPolicies(t, c, awscloud.Caller{}, allowStatement(`"sts:*"`))
 	cases := map[string]struct {
 		code   string
 		status int
@@ -103,7 +103,7 @@ func TestRequestsWithoutPermissionAreDenied(t *testing.T) {
 // TestOnlyAllowedActionsAreRecordedAsUsed checks that only allowed actions count as used.
 func TestOnlyAllowedActionsAreRecordedAsUsed(t *testing.T) {
 	c, _ := start(t, awscloud.Options{})
-	limit(t, c, awscloud.Caller{}, allow(`["autoscaling:Describe*", "EC2:describe?ubnets"]`))
+	setPolicies(t, c, awscloud.Caller{}, allowStatement(`["autoscaling:Describe*", "EC2:describe?ubnets"]`))
 	if _, err := scaling(c).DescribeAutoScalingGroups(t.Context(), &as.DescribeAutoScalingGroupsInput{}); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestOnlyAllowedActionsAreRecordedAsUsed(t *testing.T) {
 func TestSimulatePrincipalPolicyFollowsPolicies(t *testing.T) {
 	c, _ := start(t, awscloud.Options{})
 	const resource, other = "arn:aws:ec2:us-east-1:123456789012:instance/i-0", "arn:aws:ec2:us-east-1:123456789012:instance/i-1"
-	limit(t, c, awscloud.Caller{}, allow(`"iam:*"`), allow(`"ec2:Run*"`),
+	setPolicies(t, c, awscloud.Caller{}, allowStatement(`"iam:*"`), allowStatement(`"ec2:Run*"`),
 		`{"Effect": "Deny", "Action": "ec2:RunScheduledInstances", "Resource": "*"}`,
 		`{"Effect": "Allow", "Action": "ec2:StopInstances", "Resource": "arn:aws:ec2:*:*:instance/i-0"}`,
 		`{"Effect": "Allow", "Action": "ec2:StartInstances", "Resource": "*", "Condition": {"StringEquals": {"aws:ResourceTag/team": "a"}}}`)
@@ -158,7 +158,7 @@ func TestSimulatePrincipalPolicyFollowsPolicies(t *testing.T) {
 func TestSimulationOfUnknownPrincipals(t *testing.T) {
 	c, _ := start(t, awscloud.Options{})
 	const role = "arn:aws:iam::123456789012:role/team/operator"
-	limit(t, c, awscloud.Caller{ARN: "arn:aws:sts::123456789012:assumed-role/operator/alice", Principal: role}, allow(`"iam:*"`))
+	setPolicies(t, c, awscloud.Caller{ARN: "arn:aws:sts::123456789012:assumed-role/operator/alice", Principal: role}, allowStatement(`"iam:*"`))
 	ask := func(principal string, actions ...string) error {
 		_, err := iam.NewFromConfig(config(c)).SimulatePrincipalPolicy(t.Context(), &iam.SimulatePrincipalPolicyInput{PolicySourceArn: aws.String(principal), ActionNames: actions})
 		return err

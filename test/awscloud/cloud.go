@@ -52,12 +52,12 @@ func Start(o Options) (*Cloud, error) {
 	c.server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: c.routes(), ReadHeaderTimeout: 10 * time.Second}}
 	c.server.Start()
 	c.done.Go(func() { c.hosts.run(c.ctx) })
-	c.done.Go(c.keepTime)
+	c.done.Go(c.runTicker)
 	return c, nil
 }
 
-// keepTime runs the groups' periodic work until the stand-in stops.
-func (c *Cloud) keepTime() {
+// runTicker runs the groups' periodic work until the stand-in stops.
+func (c *Cloud) runTicker() {
 	t := time.NewTicker(c.opts.Tick)
 	defer t.Stop()
 	for {
@@ -146,7 +146,7 @@ func (r *region) status(name string) (GroupStatus, error) {
 		}
 		s.Instances = append(s.Instances, InstanceStatus{
 			ID: i.id, Node: i.node, Zone: i.zone, State: i.state, Type: i.spec.kind, Image: i.spec.image,
-			TemplateVersion: version, Protected: i.protected, Unhealthy: i.unhealthy, Stopped: stopped(i),
+			TemplateVersion: version, Protected: i.protected, Unhealthy: i.unhealthy, Stopped: isStopped(i),
 		})
 	}
 	return s, nil
@@ -159,9 +159,9 @@ func (c *Cloud) Timeline(name string) []Size {
 	return slices.Clone(c.home.timelines[name])
 }
 
-// Wait calls ok after every change of the group and returns when ok returns true. It fails if ctx ends first or the group is
+// WaitForGroup calls ok after every change of the group and returns when ok returns true. It fails if ctx ends first or the group is
 // unknown.
-func (c *Cloud) Wait(ctx context.Context, name string, ok func(GroupStatus) bool) error {
+func (c *Cloud) WaitForGroup(ctx context.Context, name string, ok func(GroupStatus) bool) error {
 	for {
 		c.home.mu.Lock()
 		s, err := c.home.status(name)

@@ -8,18 +8,18 @@ import (
 // SetDesired changes a group's desired capacity as an autoscaler or another user would. It is not in the request log. It fails as
 // SetDesiredCapacity does.
 func (c *Cloud) SetDesired(group string, n int) error {
-	return c.home.do(func(now time.Time) error { return c.home.setDesired(group, n, now) })
+	return c.home.update(func(now time.Time) error { return c.home.setDesired(group, n, now) })
 }
 
 // KillInstance stops a machine without its group, as a spot interruption or a hardware failure does. The group notices after
 // Options.HealthCheck.
 func (c *Cloud) KillInstance(id string) error {
-	return c.home.do(func(now time.Time) error {
+	return c.home.update(func(now time.Time) error {
 		i, ok := c.home.instances[id]
-		if !ok || stopped(i) {
+		if !ok || isStopped(i) {
 			return fmt.Errorf("killing instance %q: no such instance runs: take an id from Group", id)
 		}
-		c.home.replace(i, shutDown(i, c.home.opts, now), now)
+		c.home.storeInstance(i, shutDown(i, c.home.opts, now), now)
 		return nil
 	})
 }
@@ -27,10 +27,10 @@ func (c *Cloud) KillInstance(id string) error {
 // LimitCapacity lets a zone launch n more instances; every further launch there fails with
 // InsufficientInstanceCapacity. A negative n lifts the limit.
 func (c *Cloud) LimitCapacity(zone string, n int) {
-	_ = c.home.do(func(time.Time) error {
-		c.home.room[zone] = n
+	_ = c.home.update(func(time.Time) error {
+		c.home.launchLimits[zone] = n
 		if n < 0 {
-			delete(c.home.room, zone)
+			delete(c.home.launchLimits, zone)
 		}
 		return nil
 	})
@@ -39,7 +39,7 @@ func (c *Cloud) LimitCapacity(zone string, n int) {
 // ReplaceRootVolume gives a running instance another image, as an instance refresh with strategy ReplaceRootVolume does. The
 // launch template version does not change, and the group shows the image.
 func (c *Cloud) ReplaceRootVolume(id, image string) error {
-	return c.home.do(func(time.Time) error {
+	return c.home.update(func(time.Time) error {
 		i, ok := c.home.instances[id]
 		if _, known := c.home.images[image]; !ok || !known {
 			return fmt.Errorf("replacing the root volume of instance %q by image %q: one of them is unknown: add it first", id, image)
@@ -52,7 +52,7 @@ func (c *Cloud) ReplaceRootVolume(id, image string) error {
 
 // Protect sets the scale-in protection of an instance.
 func (c *Cloud) Protect(id string, on bool) error {
-	return c.home.do(func(time.Time) error {
+	return c.home.update(func(time.Time) error {
 		i, ok := c.home.instances[id]
 		if !ok {
 			return fmt.Errorf("protecting instance %q: there is none: take an id from Group", id)
@@ -65,7 +65,7 @@ func (c *Cloud) Protect(id string, on bool) error {
 
 // SetDefaultVersion sets the version that $Default means for a template.
 func (c *Cloud) SetDefaultVersion(template string, version int) error {
-	return c.home.do(func(time.Time) error {
+	return c.home.update(func(time.Time) error {
 		t, ok := c.home.findTemplate(template, "")
 		if !ok || version < 1 || version > len(t.versions) {
 			return fmt.Errorf("setting the default version of template %q to %d: it has no such version: add it first", template, version)
@@ -80,17 +80,17 @@ func (r *region) setDesired(name string, n int, now time.Time) error {
 	g, ok := r.groups[name]
 	switch {
 	case !ok:
-		return noGroup(name)
+		return unknownGroupError(name)
 	case n < g.min:
-		return invalid("New SetDesiredCapacity value %d is below min value %d for the AutoScalingGroup.", n, g.min)
+		return validationError("New SetDesiredCapacity value %d is below min value %d for the AutoScalingGroup.", n, g.min)
 	case n > g.max:
-		return invalid("New SetDesiredCapacity value %d is above max value %d for the AutoScalingGroup.", n, g.max)
+		return validationError("New SetDesiredCapacity value %d is above max value %d for the AutoScalingGroup.", n, g.max)
 	}
 	g.setDesired(n, now, "a user request explicitly set group desired capacity")
 	return nil
 }
 
-// noGroup returns the error for a change of an unknown group.
-func noGroup(name string) *apiError {
-	return invalid("AutoScalingGroup name not found - AutoScalingGroup %s not found", name)
+// unknownGroupError returns the error for a change of an unknown group.
+func unknownGroupError(name string) *apiError {
+	return validationError("AutoScalingGroup name not found - AutoScalingGroup %s not found", name)
 }

@@ -13,10 +13,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// sketch makes instances from words "zone[version][marks]". For example, a2p is an instance in zone a, of template version 2,
+// parseInstances makes instances from words "zone[version][marks]". For example, a2p is an instance in zone a, of template version 2,
 // that is protected. The mark n is an instance that AZRebalance launched and that is still pending. The ids are the words with
 // their index.
-func sketch(text string) []instance {
+func parseInstances(text string) []instance {
 	var out []instance
 	for n, word := range strings.Fields(text) {
 		i := instance{
@@ -58,7 +58,7 @@ func TestLaunchZone(t *testing.T) {
 		"rebalancing instances are counted too": {"a1 b1 c1 an", nil, "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, ok := launchZone([]string{"a", "b", "c"}, load(sketch(tc.members)), tc.blocked)
+			got, ok := chooseLaunchZone([]string{"a", "b", "c"}, countByZone(parseInstances(tc.members)), tc.blocked)
 			if got != tc.want || ok != (tc.want != "") {
 				t.Errorf("got %q, %v, want %q", got, ok, tc.want)
 			}
@@ -88,7 +88,7 @@ func TestWhichInstancesAShrinkingGroupTerminates(t *testing.T) {
 		"the surplus beside a rebalancing instance": {"a1 a1 a1 bn", 2, "0:a1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := ids(surplus(sketch(tc.members), tc.desired)); got != tc.want {
+			if got := ids(surplusInstances(parseInstances(tc.members), tc.desired)); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
@@ -110,7 +110,7 @@ func TestRebalanceZones(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
-			if from, to, ok := rebalanceZones([]string{"a", "b", "c"}, sketch(tc.members), tc.blocked); ok {
+			if from, to, ok := chooseRebalanceZones([]string{"a", "b", "c"}, parseInstances(tc.members), tc.blocked); ok {
 				got = from + ">" + to
 			}
 			if got != tc.want {
@@ -125,18 +125,18 @@ func TestRebalanceZones(t *testing.T) {
 func TestShrinkingGroupKeepsProtectedInstances(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.StringMatching(`[abc][0-3]p?w?`)
-		members := sketch(strings.Join(rapid.SliceOfN(word, 0, 12).Draw(t, "members"), " "))
+		members := parseInstances(strings.Join(rapid.SliceOfN(word, 0, 12).Draw(t, "members"), " "))
 		desired := rapid.IntRange(0, 14).Draw(t, "desired")
-		gone := surplus(members, desired)
-		if len(gone) > 0 && units(members)-units(gone) < desired {
-			t.Fatalf("%s leaves %d of %d units", ids(gone), units(members)-units(gone), desired)
+		gone := surplusInstances(members, desired)
+		if len(gone) > 0 && totalUnits(members)-totalUnits(gone) < desired {
+			t.Fatalf("%s leaves %d of %d units", ids(gone), totalUnits(members)-totalUnits(gone), desired)
 		}
 		left := slices.Clone(members)
 		for _, g := range gone {
 			if g.protected {
 				t.Fatalf("%s is protected", g.id)
 			}
-			n := load(left)
+			n := countByZone(left)
 			for _, i := range left {
 				if !i.protected && n[i.zone] > n[g.zone] {
 					t.Fatalf("%s goes before %s of a fuller zone", g.id, i.id)
@@ -149,7 +149,7 @@ func TestShrinkingGroupKeepsProtectedInstances(t *testing.T) {
 
 func TestMaximumSizeDuringZoneRebalance(t *testing.T) {
 	for maximum, want := range map[int]int{1: 2, 9: 10, 20: 22, 35: 38} {
-		if got := rebalanceCeiling(maximum); got != want {
+		if got := maxDuringRebalance(maximum); got != want {
 			t.Errorf("of %d: got %d, want %d", maximum, got, want)
 		}
 	}
@@ -164,7 +164,7 @@ func lifetime(i instance, o Options, from time.Time, change map[int]func(instanc
 		if f := change[s]; f != nil {
 			i = f(i, now)
 		}
-		i = age(i, o, now)
+		i = advanceInstance(i, o, now)
 		word := fmt.Sprintf("%s/%s", i.state, powerState(i.power).Name)
 		if i.joined && !i.nodeGone {
 			word += "+node"
@@ -191,7 +191,7 @@ func TestInstanceLifecycleAdvancesWithTime(t *testing.T) {
 	from := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	boot := instance{state: at.LifecycleStatePending, powerUntil: from.Add(o.Boot)}
 	takeOutAfter := func(hook time.Duration) func(instance, time.Time) instance {
-		return func(i instance, now time.Time) instance { return takeOut(i, hook, o, now) }
+		return func(i instance, now time.Time) instance { return beginTermination(i, hook, o, now) }
 	}
 	kill := func(i instance, now time.Time) instance { return shutDown(i, o, now) }
 	for name, tc := range map[string]struct {
@@ -272,7 +272,7 @@ func TestLaunchWithTokenInProgressIsRejected(t *testing.T) {
 	r := newRegion(Options{}.withDefaults(), newHostQueue(nil, 0), time.Now())
 	r.images["ami-1"] = image{id: "ami-1"}
 	r.templates["lt-1"] = &template{id: "lt-1", defaultVersion: 1, versions: []templateVersion{{number: 1, data: templateData{image: "ami-1"}}}}
-	g, _, err := r.prepare(GroupSpec{Name: "g", Zones: []string{"us-east-1a"}, Max: 2, Template: TemplateRef{ID: "lt-1"}}, time.Now())
+	g, _, err := r.newGroup(GroupSpec{Name: "g", Zones: []string{"us-east-1a"}, Max: 2, Template: TemplateRef{ID: "lt-1"}}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,8 +19,8 @@
 //   - an update that names no Kubernetes version keeps the node group's own;
 //   - for the rest, EKSOptions choose between two behaviours.
 //
-// How it is built: the state of a region is a small set of values under one lock. [age], [launchZone], [victim] and
-// [rebalanceZones] are pure functions over values, without lock or clock. A ticker applies them. The protocol files (query.go,
+// How it is built: the state of a region is a small set of values under one lock. [age], [chooseLaunchZone], [victim] and
+// [chooseRebalanceZones] are pure functions over values, without lock or clock. A ticker applies them. The protocol files (query.go,
 // ec2.go, eks.go, ssm.go) turn requests into calls on the state and decide nothing. Before such a call, the IAM policies of the
 // access key's [Caller] decide whether the request is allowed. IAM's simulator reads the same policies. An update of a managed
 // node group is a goroutine of its own (eksupdate.go). It empties nodes through a [Drainer], and the Auto Scaling group does the

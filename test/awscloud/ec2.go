@@ -45,26 +45,26 @@ type ec2Protocol struct{ operations map[string]ec2Operation }
 func (p ec2Protocol) parse(_ *http.Request, body []byte) (call, error) {
 	values, err := url.ParseQuery(string(body))
 	if err != nil {
-		return call{}, refuse("MalformedQueryString", "The query string is malformed: %v", err)
+		return call{}, clientError("MalformedQueryString", "The query string is malformed: %v", err)
 	}
-	form := ec2Form(flat(values))
+	form := ec2Form(firstValues(values))
 	c := call{operation: values.Get("Action"), params: form}
 	op, ok := p.operations[c.operation]
 	if !ok {
-		return c, refuse("InvalidAction", "The action %s is not valid for this web service.", c.operation)
+		return c, clientError("InvalidAction", "The action %s is not valid for this web service.", c.operation)
 	}
 	dry := form["DryRun"] == "true"
 	c.mutating = op.mutating && !dry
 	for _, key := range sortedKeys(form) {
 		if head, _, _ := strings.Cut(key, "."); !slices.Contains(op.takes, head) {
-			return c, refuse("UnknownParameter", "The parameter %s is not recognized", key)
+			return c, clientError("UnknownParameter", "The parameter %s is not recognized", key)
 		}
 	}
 	c.run = func(_ context.Context, r *region) (out any, err error) {
-		err = r.do(func(now time.Time) error {
+		err = r.update(func(now time.Time) error {
 			out, err = op.run(r, form, now)
 			if err == nil && dry {
-				err = dryRun()
+				err = dryRunError()
 			}
 			return err
 		})
@@ -73,8 +73,8 @@ func (p ec2Protocol) parse(_ *http.Request, body []byte) (call, error) {
 	return c, nil
 }
 
-// dryRun returns EC2's answer to a request with DryRun that would succeed.
-func dryRun() *apiError {
+// dryRunError returns EC2's answer to a request with DryRun that would succeed.
+func dryRunError() *apiError {
 	return &apiError{Code: "DryRunOperation", Message: "Request would have succeeded, but DryRun flag is set.", Status: http.StatusPreconditionFailed}
 }
 
@@ -98,14 +98,14 @@ func (p ec2Protocol) result(op, requestID string, out any) (response, error) {
 
 func (p ec2Protocol) fault(e *apiError, requestID string) response {
 	body := fmt.Sprintf(`<Response><Errors><Error><Code>%s</Code><Message>%s</Message></Error></Errors><RequestID>%s</RequestID></Response>`,
-		escape(e.Code), escape(e.Message), requestID)
+		escapeXML(e.Code), escapeXML(e.Message), requestID)
 	return response{contentType: "text/xml;charset=UTF-8", body: []byte(body)}
 }
 
 // ec2Form holds the parameters of a request: Name, Name.1, Filter.1.Value.2.
 type ec2Form map[string]string
 
-// list reads Name.1, Name.2 and so on.
+// listUpdateIDs reads Name.1, Name.2 and so on.
 func (f ec2Form) list(name string) []string {
 	var out []string
 	for i := 1; ; i++ {
@@ -125,7 +125,7 @@ func (f ec2Form) number(name string) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		return 0, refuse("InvalidParameterValue", "Value (%s) for parameter %s is invalid.", text, name)
+		return 0, clientError("InvalidParameterValue", "Value (%s) for parameter %s is invalid.", text, name)
 	}
 	return n, nil
 }
@@ -148,19 +148,19 @@ func (f ec2Form) filters() []ec2Filter {
 	}
 }
 
-// pass reports whether the attributes of a resource match all filters. "tag:K" and "tag-key" match its tags. A filter on an
+// matchesFilters reports whether the attributes of a resource match all filters. "tag:K" and "tag-key" match its tags. A filter on an
 // unknown attribute is refused.
-func pass(filters []ec2Filter, attributes, tags map[string]string) (bool, error) {
+func matchesFilters(filters []ec2Filter, attributes, tags map[string]string) (bool, error) {
 	for _, f := range filters {
 		if f.name == "tag-key" || strings.HasPrefix(f.name, "tag:") {
-			if !tagFilter(tags, f.name, f.values) {
+			if !matchesTagFilter(tags, f.name, f.values) {
 				return false, nil
 			}
 			continue
 		}
 		have, ok := attributes[f.name]
 		if !ok {
-			return false, refuse("InvalidParameterValue", "The filter '%s' is invalid", f.name)
+			return false, clientError("InvalidParameterValue", "The filter '%s' is invalid", f.name)
 		}
 		if !slices.Contains(f.values, have) {
 			return false, nil
@@ -176,14 +176,14 @@ func ec2Page[T any](all []T, form ec2Form, least, most int) ([]T, string, error)
 	case err != nil:
 		return nil, "", err
 	case form["MaxResults"] != "" && (size < least || size > most):
-		return nil, "", refuse("InvalidParameterValue", "Value ( %d ) for parameter maxResults is invalid. Expecting a value between %d and %d.", size, least, most)
+		return nil, "", clientError("InvalidParameterValue", "Value ( %d ) for parameter maxResults is invalid. Expecting a value between %d and %d.", size, least, most)
 	case size == 0:
 		size = max(1, len(all))
 	}
 	from := 0
 	if token := form["NextToken"]; token != "" {
 		if _, err := fmt.Sscanf(token, "next-%d", &from); err != nil || from < 0 || from > len(all) {
-			return nil, "", refuse("InvalidNextToken", "The token '%s' is invalid", token)
+			return nil, "", clientError("InvalidNextToken", "The token '%s' is invalid", token)
 		}
 	}
 	to := min(len(all), from+size)

@@ -21,7 +21,7 @@ func instances(out *ec2.DescribeInstancesOutput) (list []et.Instance) {
 }
 
 func TestDescribeInstances(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1, 1}, nil)
 	s := status(t, c)
 	out := must(compute(c).DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{s.Instances[1].ID}}))(t)
@@ -48,7 +48,7 @@ func TestDescribeInstances(t *testing.T) {
 }
 
 func TestDescribeInstancesFiltersAndPages(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{4, 3}, nil)
 	in := &ec2.DescribeInstancesInput{MaxResults: aws.Int32(5), Filters: []et.Filter{
 		{Name: aws.String("tag:aws:autoscaling:groupName"), Values: []string{"g", "h"}},
@@ -66,7 +66,7 @@ func TestDescribeInstancesFiltersAndPages(t *testing.T) {
 }
 
 func TestDescribeInstancesRefuses(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1}, nil)
 	known, unknown := status(t, c).Instances[0].ID, "i-0123456789abcdef0"
 	for name, tc := range map[string]struct {
@@ -99,7 +99,7 @@ func powerOf(t *testing.T, c *awscloud.Cloud, id string) (et.InstanceStateName, 
 }
 
 func TestTerminatingInstanceIsShuttingDown(t *testing.T) {
-	o := fast()
+	o := shortTimes()
 	o.Terminate = time.Hour
 	c, template := start(t, o)
 	addGroup(t, c, template, []int{1}, nil)
@@ -107,7 +107,7 @@ func TestTerminatingInstanceIsShuttingDown(t *testing.T) {
 }
 
 func TestTerminatedInstanceStaysVisible(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1}, nil)
 	id := terminateFirst(t, c)
 	await(t, c, "its end", inService(0))
@@ -115,7 +115,7 @@ func TestTerminatedInstanceStaysVisible(t *testing.T) {
 }
 
 func TestTerminatedInstanceIsForgotten(t *testing.T) {
-	o := fast()
+	o := shortTimes()
 	o.TerminatedVisible = 50 * time.Millisecond
 	c, template := start(t, o)
 	addGroup(t, c, template, []int{1}, nil)
@@ -127,7 +127,7 @@ func TestTerminatedInstanceIsForgotten(t *testing.T) {
 
 // launchHidden launches an instance that EC2 does not show for a while, and returns its id.
 func launchHidden(t *testing.T, hidden time.Duration) (c *awscloud.Cloud, id string) {
-	o := fast()
+	o := shortTimes()
 	o.NewInstanceHidden = hidden
 	c, template := start(t, o)
 	addGroup(t, c, template, []int{1}, nil)
@@ -153,7 +153,7 @@ func TestNewInstanceBecomesKnown(t *testing.T) {
 }
 
 func TestDescribeLaunchTemplates(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	other := c.AddTemplate("other", version("ami-old"))
 	if err := c.SetDefaultVersion(template, 2); err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestDescribeLaunchTemplates(t *testing.T) {
 }
 
 func TestDescribeLaunchTemplateVersions(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	numbers := func(in *ec2.DescribeLaunchTemplateVersionsInput) (list []int64) {
 		in.LaunchTemplateId = aws.String(template)
 		for _, v := range must(compute(c).DescribeLaunchTemplateVersions(t.Context(), in))(t).LaunchTemplateVersions {
@@ -201,7 +201,7 @@ func TestDescribeLaunchTemplateVersions(t *testing.T) {
 }
 
 func TestLaunchTemplateAliasFollowsTheParameter(t *testing.T) {
-	c, _ := start(t, fast())
+	c, _ := start(t, shortTimes())
 	const path = "/aws/service/eks/optimized-ami/1.33/amazon-linux-2023/x86_64/standard/recommended/image_id"
 	c.AddParameter(path, "ami-new")
 	template := c.AddTemplate("alias", version("resolve:ssm:"+path))
@@ -221,7 +221,7 @@ func TestLaunchTemplateAliasFollowsTheParameter(t *testing.T) {
 }
 
 func TestCreateLaunchTemplateVersion(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	in := &ec2.CreateLaunchTemplateVersionInput{
 		LaunchTemplateId: aws.String(template), SourceVersion: aws.String("1"), ClientToken: aws.String("token"), VersionDescription: aws.String("upgrade"),
 		LaunchTemplateData: &et.RequestLaunchTemplateData{ImageId: aws.String("ami-new")},
@@ -245,7 +245,7 @@ func TestCreateLaunchTemplateVersion(t *testing.T) {
 }
 
 func TestCreateLaunchTemplateVersionRefuses(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	for name, tc := range map[string]struct {
 		change func(*ec2.CreateLaunchTemplateVersionInput)
 		code   string
@@ -269,7 +269,7 @@ func TestCreateLaunchTemplateVersionRefuses(t *testing.T) {
 }
 
 func TestCreateLaunchTemplateVersionKeepsTagsAndGroups(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	data := &et.RequestLaunchTemplateData{
 		ImageId: aws.String("ami-new"), KeyName: aws.String("key"), SecurityGroupIds: []string{"sg-1", "sg-2"},
 		TagSpecifications: []et.LaunchTemplateTagSpecificationRequest{{
@@ -287,7 +287,7 @@ func TestCreateLaunchTemplateVersionKeepsTagsAndGroups(t *testing.T) {
 }
 
 func TestDescribeImages(t *testing.T) {
-	c, _ := start(t, fast())
+	c, _ := start(t, shortTimes())
 	out := must(compute(c).DescribeImages(t.Context(), &ec2.DescribeImagesInput{ImageIds: []string{"ami-new"}, Owners: []string{"amazon"}}))(t)
 	i := out.Images[0]
 	equal(t, "name, architecture, state", [3]string{*i.Name, string(i.Architecture), string(i.State)}, [3]string{"amazon-eks-node-al2023-x86_64-standard-1.33-ami-new", "x86_64", "available"})

@@ -62,18 +62,18 @@ var instanceID = regexp.MustCompile(`^i-([0-9a-f]{8}|[0-9a-f]{17})$`)
 func (r *region) describeInstances(form ec2Form, now time.Time) (ec2Answer, error) {
 	ids := form.list("InstanceId")
 	if len(ids) > 0 && form["MaxResults"] != "" {
-		return ec2Answer{}, refuse("InvalidParameterCombination", "The parameter instancesSet cannot be used with the parameter maxResults")
+		return ec2Answer{}, clientError("InvalidParameterCombination", "The parameter instancesSet cannot be used with the parameter maxResults")
 	}
 	visible := r.visibleInstances(now)
-	if err := checkIDs(ids, visible); err != nil {
+	if err := checkInstanceIDs(ids, visible); err != nil {
 		return ec2Answer{}, err
 	}
 	out := []ec2Reservation{}
 	for _, i := range visible {
-		if !admits(ids, i.InstanceID) {
+		if !emptyOrContains(ids, i.InstanceID) {
 			continue
 		}
-		ok, err := pass(form.filters(), i.attributes(), i.tags())
+		ok, err := matchesFilters(form.filters(), i.attributes(), i.tags())
 		if err != nil {
 			return ec2Answer{}, err
 		}
@@ -88,7 +88,7 @@ func (r *region) describeInstances(form ec2Form, now time.Time) (ec2Answer, erro
 // visibleInstances lists the instances that EC2 already shows and still shows.
 func (r *region) visibleInstances(now time.Time) []ec2Instance {
 	var out []ec2Instance
-	for _, i := range r.observed().instances {
+	for _, i := range r.laggedView().instances {
 		if now.Sub(i.launched) >= r.opts.NewInstanceHidden {
 			out = append(out, r.describeInstance(i))
 		}
@@ -96,7 +96,7 @@ func (r *region) visibleInstances(now time.Time) []ec2Instance {
 	return out
 }
 
-func checkIDs(ids []string, visible []ec2Instance) error {
+func checkInstanceIDs(ids []string, visible []ec2Instance) error {
 	known := map[string]bool{}
 	for _, i := range visible {
 		known[i.InstanceID] = true
@@ -104,7 +104,7 @@ func checkIDs(ids []string, visible []ec2Instance) error {
 	var missing []string
 	for _, id := range ids {
 		if !instanceID.MatchString(id) {
-			return refuse("InvalidInstanceID.Malformed", "Invalid id: \"%s\"", id)
+			return clientError("InvalidInstanceID.Malformed", "Invalid id: \"%s\"", id)
 		}
 		if !known[id] {
 			missing = append(missing, id)
@@ -114,9 +114,9 @@ func checkIDs(ids []string, visible []ec2Instance) error {
 	case 0:
 		return nil
 	case 1:
-		return refuse("InvalidInstanceID.NotFound", "The instance ID '%s' does not exist", missing[0])
+		return clientError("InvalidInstanceID.NotFound", "The instance ID '%s' does not exist", missing[0])
 	}
-	return refuse("InvalidInstanceID.NotFound", "The instance IDs '%s' do not exist", strings.Join(missing, ", "))
+	return clientError("InvalidInstanceID.NotFound", "The instance IDs '%s' do not exist", strings.Join(missing, ", "))
 }
 
 // describeInstance shows an instance with the tags that its group puts on it.
@@ -183,16 +183,16 @@ func (r *region) describeImages(form ec2Form, _ time.Time) (ec2Answer, error) {
 	ids, owners := form.list("ImageId"), form.list("Owner")
 	for _, id := range ids {
 		if _, ok := r.images[id]; !ok {
-			return ec2Answer{}, refuse("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
+			return ec2Answer{}, clientError("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
 		}
 	}
 	out := []ec2Image{}
 	for _, id := range sortedKeys(r.images) {
 		i := describeImage(r.images[id])
-		if !admits(ids, id) || !admits(owners, i.OwnerID) && !slices.Contains(owners, i.OwnerAlias) {
+		if !emptyOrContains(ids, id) || !emptyOrContains(owners, i.OwnerID) && !slices.Contains(owners, i.OwnerAlias) {
 			continue
 		}
-		ok, err := pass(form.filters(), map[string]string{
+		ok, err := matchesFilters(form.filters(), map[string]string{
 			"image-id": i.ImageID, "name": i.Name, "architecture": i.Architecture, "state": i.State, "owner-alias": i.OwnerAlias,
 		}, nil)
 		if err != nil {

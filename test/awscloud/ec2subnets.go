@@ -29,10 +29,10 @@ func (r *region) describeSubnets(form ec2Form, _ time.Time) (ec2Answer, error) {
 	out := []ec2Subnet{}
 	for _, zone := range slices.Sorted(maps.Keys(r.addresses)) {
 		s := ec2Subnet{
-			SubnetID: subnet(zone), State: "available", CIDR: fmt.Sprintf("10.0.%d.0/19", zoneIndex(zone)*32), Free: r.freeAddresses(zone),
+			SubnetID: subnetID(zone), State: "available", CIDR: fmt.Sprintf("10.0.%d.0/19", zoneIndex(zone)*32), Free: r.freeAddresses(zone),
 			Zone: zone, ZoneID: zoneID(zone),
 		}
-		ok, err := pass(form.filters(), map[string]string{
+		ok, err := matchesFilters(form.filters(), map[string]string{
 			"subnet-id": s.SubnetID, "state": s.State, "cidr-block": s.CIDR, "availability-zone": s.Zone,
 		}, nil)
 		if err != nil {
@@ -48,7 +48,7 @@ func (r *region) describeSubnets(form ec2Form, _ time.Time) (ec2Answer, error) {
 
 // freeAddresses returns the number of free addresses in the zone's subnet.
 func (r *region) freeAddresses(zone string) int {
-	free := subnetSize - r.others[zone]
+	free := subnetSize - r.otherAddresses[zone]
 	for _, i := range r.instances {
 		if i.zone == zone && i.power != powerTerminated {
 			free--
@@ -57,11 +57,11 @@ func (r *region) freeAddresses(zone string) int {
 	return free
 }
 
-// LimitAddresses leaves n addresses free in the subnet of a zone, as if other machines used the rest. A launch without a free
+// SetFreeAddresses leaves n addresses free in the subnet of a zone, as if other machines used the rest. A launch without a free
 // address fails with InsufficientFreeAddressesInSubnet.
-func (c *Cloud) LimitAddresses(zone string, n int) {
-	_ = c.home.do(func(time.Time) error {
-		c.home.others[zone] += c.home.freeAddresses(zone) - n
+func (c *Cloud) SetFreeAddresses(zone string, n int) {
+	_ = c.home.update(func(time.Time) error {
+		c.home.otherAddresses[zone] += c.home.freeAddresses(zone) - n
 		return nil
 	})
 }

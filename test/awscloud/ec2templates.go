@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// noTemplate and noVersion return EC2's errors for an unknown template or version.
-func noTemplate(id, name string) *apiError {
+// unknownTemplateError and unknownVersionError return EC2's errors for an unknown template or version.
+func unknownTemplateError(id, name string) *apiError {
 	if id != "" {
-		return refuse("InvalidLaunchTemplateId.NotFound", "The specified launch template, with template ID %s, does not exist.", id)
+		return clientError("InvalidLaunchTemplateId.NotFound", "The specified launch template, with template ID %s, does not exist.", id)
 	}
-	return refuse("InvalidLaunchTemplateName.NotFoundException", "The specified launch template, with template name %s, does not exist.", name)
+	return clientError("InvalidLaunchTemplateName.NotFoundException", "The specified launch template, with template name %s, does not exist.", name)
 }
 
-func noVersion(t *template, version string) *apiError {
-	return refuse("InvalidLaunchTemplateId.VersionNotFound", "Could not find the specified version %s for the launch template with ID %s.", version, t.id)
+func unknownVersionError(t *template, version string) *apiError {
+	return clientError("InvalidLaunchTemplateId.VersionNotFound", "Could not find the specified version %s for the launch template with ID %s.", version, t.id)
 }
 
 type ec2Template struct {
@@ -73,12 +73,12 @@ func (r *region) describeTemplates(form ec2Form, _ time.Time) (ec2Answer, error)
 	ids, names := form.list("LaunchTemplateId"), form.list("LaunchTemplateName")
 	for _, id := range ids {
 		if _, ok := r.templates[id]; !ok {
-			return ec2Answer{}, noTemplate(id, "")
+			return ec2Answer{}, unknownTemplateError(id, "")
 		}
 	}
 	for _, name := range names {
 		if _, ok := r.findTemplate("", name); !ok {
-			return ec2Answer{}, noTemplate("", name)
+			return ec2Answer{}, unknownTemplateError("", name)
 		}
 	}
 	out := []ec2Template{}
@@ -87,23 +87,23 @@ func (r *region) describeTemplates(form ec2Form, _ time.Time) (ec2Answer, error)
 		if len(ids)+len(names) > 0 && !slices.Contains(ids, t.id) && !slices.Contains(names, t.name) {
 			continue
 		}
-		ok, err := pass(form.filters(), map[string]string{"launch-template-name": t.name}, nil)
+		ok, err := matchesFilters(form.filters(), map[string]string{"launch-template-name": t.name}, nil)
 		if err != nil {
 			return ec2Answer{}, err
 		}
 		if ok {
-			out = append(out, ec2Template{t.id, t.name, t.created.UTC().Format(queryTime), r.caller(), t.defaultVersion, len(t.versions)})
+			out = append(out, ec2Template{t.id, t.name, t.created.UTC().Format(queryTime), r.callerARN(), t.defaultVersion, len(t.versions)})
 		}
 	}
 	out, next, err := ec2Page(out, form, 1, 200)
 	return ec2Answer{Content: ec2Templates{Templates: out}, NextToken: next}, err
 }
 
-func (r *region) caller() string { return "arn:aws:iam::" + r.opts.Account + ":user/upgrader" }
+func (r *region) callerARN() string { return "arn:aws:iam::" + r.opts.Account + ":user/upgrader" }
 
 func (r *region) describeTemplateVersions(form ec2Form, _ time.Time) (ec2Answer, error) {
 	if len(form.filters()) > 0 {
-		return ec2Answer{}, notModelled("filters of DescribeLaunchTemplateVersions")
+		return ec2Answer{}, notModelledError("filters of DescribeLaunchTemplateVersions")
 	}
 	out := []ec2TemplateVersion{}
 	add := func(t *template, versions []templateVersion) error {
@@ -116,12 +116,12 @@ func (r *region) describeTemplateVersions(form ec2Form, _ time.Time) (ec2Answer,
 		}
 		return nil
 	}
-	templates, err := r.templatesOf(form)
+	templates, err := r.requestedTemplates(form)
 	if err != nil {
 		return ec2Answer{}, err
 	}
 	for _, t := range templates {
-		versions, err := wantedVersions(t, form)
+		versions, err := requestedVersions(t, form)
 		if err == nil {
 			err = add(t, versions)
 		}
@@ -133,23 +133,23 @@ func (r *region) describeTemplateVersions(form ec2Form, _ time.Time) (ec2Answer,
 	return ec2Answer{Content: ec2TemplateVersions{Versions: out}, NextToken: next}, err
 }
 
-// templatesOf returns the template of a request. A request without id and name gets all templates, and may ask only for $Latest
+// requestedTemplates returns the template of a request. A request without id and name gets all templates, and may ask only for $Latest
 // and $Default.
-func (r *region) templatesOf(form ec2Form) ([]*template, error) {
+func (r *region) requestedTemplates(form ec2Form) ([]*template, error) {
 	id, name := form["LaunchTemplateId"], form["LaunchTemplateName"]
 	if id != "" && name != "" {
-		return nil, refuse("InvalidParameterCombination", "Specify either the launch template ID or the launch template name, but not both.")
+		return nil, clientError("InvalidParameterCombination", "Specify either the launch template ID or the launch template name, but not both.")
 	}
 	if id != "" || name != "" {
 		t, ok := r.findTemplate(id, name)
 		if !ok {
-			return nil, noTemplate(id, name)
+			return nil, unknownTemplateError(id, name)
 		}
 		return []*template{t}, nil
 	}
 	wanted := form.list("LaunchTemplateVersion")
 	if len(wanted) == 0 || slices.ContainsFunc(wanted, func(v string) bool { return v != "$Latest" && v != "$Default" }) {
-		return nil, refuse("MissingParameter", "Either the launch template ID or the launch template name must be specified.")
+		return nil, clientError("MissingParameter", "Either the launch template ID or the launch template name must be specified.")
 	}
 	var out []*template
 	for _, k := range sortedKeys(r.templates) {
@@ -158,13 +158,13 @@ func (r *region) templatesOf(form ec2Form) ([]*template, error) {
 	return out, nil
 }
 
-// wantedVersions returns the versions that are asked for by name or by range, each once, the newest first.
-func wantedVersions(t *template, form ec2Form) ([]templateVersion, error) {
+// requestedVersions returns the versions that are asked for by name or by range, each once, the newest first.
+func requestedVersions(t *template, form ec2Form) ([]templateVersion, error) {
 	wanted := map[int]bool{}
 	for _, text := range form.list("LaunchTemplateVersion") {
-		v, ok := t.version(text)
+		v, ok := t.findVersion(text)
 		if !ok {
-			return nil, noVersion(t, text)
+			return nil, unknownVersionError(t, text)
 		}
 		wanted[v.number] = true
 	}
@@ -193,7 +193,7 @@ func (r *region) describeVersion(t *template, v templateVersion, resolve bool) (
 	}
 	out := ec2TemplateVersion{
 		ID: t.id, Name: t.name, Number: v.number, Description: v.description, CreateTime: v.created.UTC().Format(queryTime),
-		CreatedBy: r.caller(), Default: v.number == t.defaultVersion,
+		CreatedBy: r.callerARN(), Default: v.number == t.defaultVersion,
 		Data: ec2TemplateData{ImageID: d.image, InstanceType: d.kind, UserData: d.userData, KeyName: d.keyName, SecurityGroups: d.securityGroups},
 	}
 	for _, s := range d.tags {
@@ -212,11 +212,11 @@ type versionCall struct {
 func (r *region) createTemplateVersion(form ec2Form, now time.Time) (ec2Answer, error) {
 	if before, ok := r.versions[form["ClientToken"]]; ok {
 		if fmt.Sprint(before.params) != fmt.Sprint(form) { // maps print with sorted keys
-			return ec2Answer{}, refuse("IdempotentParameterMismatch", "The client token you have provided is associated with a different request.")
+			return ec2Answer{}, clientError("IdempotentParameterMismatch", "The client token you have provided is associated with a different request.")
 		}
 		return ec2Answer{Content: before.out}, nil
 	}
-	templates, err := r.templatesOf(form)
+	templates, err := r.requestedTemplates(form)
 	if err != nil {
 		return ec2Answer{}, err
 	}
@@ -226,16 +226,16 @@ func (r *region) createTemplateVersion(form ec2Form, now time.Time) (ec2Answer, 
 		return ec2Answer{}, err
 	}
 	if source := form["SourceVersion"]; source != "" {
-		v, ok := t.version(source)
+		v, ok := t.findVersion(source)
 		if !ok {
-			return ec2Answer{}, noVersion(t, source)
+			return ec2Answer{}, unknownVersionError(t, source)
 		}
-		data = data.over(v.data)
+		data = data.withDefaultsFrom(v.data)
 	}
 	if form["DryRun"] == "true" {
-		return ec2Answer{}, dryRun()
+		return ec2Answer{}, dryRunError()
 	}
-	v := t.addVersion(data, form["VersionDescription"], r.nextBirth(), now)
+	v := t.addVersion(data, form["VersionDescription"], r.nextBirthOrder(), now)
 	d, err := r.describeVersion(t, v, form["ResolveAlias"] == "true")
 	created := ec2CreatedVersion{ec2TemplateVersion: d}
 	if token := form["ClientToken"]; token != "" && err == nil {
@@ -267,7 +267,7 @@ func readTemplateData(form ec2Form) (templateData, error) {
 			ok = false
 		}
 		if ok {
-			return templateData{}, notModelled("%s in launch template data", head)
+			return templateData{}, notModelledError("%s in launch template data", head)
 		}
 	}
 	return d, nil

@@ -49,8 +49,8 @@ func eksOperations() []eksOperation {
 	}
 }
 
-// match returns the names in a path that has the shape of the pattern.
-func (o eksOperation) match(method, path string) (map[string]string, bool) {
+// matchPath returns the names in a path that has the shape of the pattern.
+func (o eksOperation) matchPath(method, path string) (map[string]string, bool) {
 	want, got := strings.Split(o.pattern, "/"), strings.Split(strings.Trim(path, "/"), "/")
 	if method != o.method || len(got) != len(want) {
 		return nil, false
@@ -77,7 +77,7 @@ func (eksProtocol) parse(req *http.Request, body []byte) (call, error) {
 		c.params[k] = query.Get(k)
 	}
 	for _, o := range eksOperations() {
-		names, ok := o.match(req.Method, req.URL.Path)
+		names, ok := o.matchPath(req.Method, req.URL.Path)
 		if !ok {
 			continue
 		}
@@ -90,7 +90,7 @@ func (eksProtocol) parse(req *http.Request, body []byte) (call, error) {
 				defer r.mu.Unlock()
 				return o.run(ctx, r, q)
 			}
-			err = r.do(func(time.Time) error {
+			err = r.update(func(time.Time) error {
 				out, err = o.run(ctx, r, q)
 				return err
 			})
@@ -107,9 +107,9 @@ func (q eksRequest) decode(into any) error {
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
 		if field, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
-			return notModelled("%s of a node group's update", field)
+			return notModelledError("%s of a node group's update", field)
 		}
-		return refuse("SerializationException", "%v", err)
+		return clientError("SerializationException", "%v", err)
 	}
 	return nil
 }
@@ -121,19 +121,19 @@ func (eksProtocol) result(_, _ string, out any) (response, error) {
 
 func (eksProtocol) fault(e *apiError, _ string) response { return jsonFault(e, eksContent) }
 
-func notFound(what, name string) *apiError {
+func notFoundError(what, name string) *apiError {
 	return &apiError{Code: "ResourceNotFoundException", Message: "No " + what + " found for name: " + name + ".", Status: http.StatusNotFound}
 }
 
-// badParameter returns the error with which EKS refuses nearly everything.
-func badParameter(format string, args ...any) *apiError {
-	return refuse("InvalidParameterException", format, args...)
+// invalidParameterError returns the error with which EKS refuses nearly everything.
+func invalidParameterError(format string, args ...any) *apiError {
+	return clientError("InvalidParameterException", format, args...)
 }
 
 func describeCluster(_ context.Context, r *region, q eksRequest) (any, error) {
 	c, ok := r.clusters[q.path["name"]]
 	if !ok {
-		return nil, notFound("cluster", q.path["name"])
+		return nil, notFoundError("cluster", q.path["name"])
 	}
 	return &eks.DescribeClusterOutput{Cluster: &c}, nil
 }
@@ -141,7 +141,7 @@ func describeCluster(_ context.Context, r *region, q eksRequest) (any, error) {
 func listNodegroups(_ context.Context, r *region, q eksRequest) (any, error) {
 	cluster := q.path["name"]
 	if _, ok := r.clusters[cluster]; !ok {
-		return nil, notFound("cluster", cluster)
+		return nil, notFoundError("cluster", cluster)
 	}
 	names, next, err := q.page(sortedKeys(r.nodegroups[cluster]))
 	return &eks.ListNodegroupsOutput{Nodegroups: names, NextToken: next}, err
@@ -151,7 +151,7 @@ func listNodegroups(_ context.Context, r *region, q eksRequest) (any, error) {
 func (q eksRequest) page(all []string) ([]string, *string, error) {
 	n, err := strconv.Atoi(cmp.Or(q.query.Get("maxResults"), "100"))
 	if err != nil || n < 1 || n > 100 {
-		return nil, nil, badParameter("maxResults needs to be between 1 and 100.")
+		return nil, nil, invalidParameterError("maxResults needs to be between 1 and 100.")
 	}
 	var from *string
 	if token := q.query.Get("nextToken"); token != "" {
@@ -160,14 +160,14 @@ func (q eksRequest) page(all []string) ([]string, *string, error) {
 	records := int32(n)
 	names, next, err := page(slices.Clone(all), from, &records, 100, 100)
 	if err != nil {
-		return nil, nil, badParameter("nextToken is invalid.")
+		return nil, nil, invalidParameterError("nextToken is invalid.")
 	}
 	return names, next, nil
 }
 
 // AddCluster creates an EKS cluster of a Kubernetes version, 1.33.
 func (c *Cloud) AddCluster(name, version string) {
-	_ = c.home.do(func(now time.Time) error {
+	_ = c.home.update(func(now time.Time) error {
 		c.home.clusters[name] = ekstypes.Cluster{
 			Name:      aws.String(name),
 			Version:   aws.String(version),

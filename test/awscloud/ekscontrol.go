@@ -26,11 +26,11 @@ func (c *Cloud) FailUpdate(cluster, name string, f UpdateFailure) error {
 	})
 }
 
-// LoseUpdate hides the newest update of a node group from EKS's answers, or shows it again. The update itself continues.
-func (c *Cloud) LoseUpdate(cluster, name string, lost bool) error {
+// HideUpdate hides the newest update of a node group from EKS's answers, or shows it again. The update itself continues.
+func (c *Cloud) HideUpdate(cluster, name string, lost bool) error {
 	return c.changeNodegroup(cluster, name, func(n *nodegroup, _ time.Time) {
 		if u := n.newestUpdate(); u != nil {
-			u.lost = lost
+			u.hidden = lost
 		}
 	})
 }
@@ -40,13 +40,13 @@ func (c *Cloud) SetNodegroupHealth(cluster, name string, issues ...ekstypes.Issu
 	return c.changeNodegroup(cluster, name, func(n *nodegroup, now time.Time) {
 		n.shown.Health = &ekstypes.NodegroupHealth{Issues: append([]ekstypes.Issue{}, issues...)}
 		if u := n.newestUpdate(); u == nil || u.shown.Status != ekstypes.UpdateStatusInProgress {
-			n.setStatus(n.restingStatus(), now)
+			n.setStatus(n.statusWithoutUpdate(), now)
 		}
 	})
 }
 
-// restingStatus is the status while no update is in progress.
-func (n *nodegroup) restingStatus() ekstypes.NodegroupStatus {
+// statusWithoutUpdate is the status while no update is in progress.
+func (n *nodegroup) statusWithoutUpdate() ekstypes.NodegroupStatus {
 	if len(n.shown.Health.Issues) > 0 {
 		return ekstypes.NodegroupStatusDegraded
 	}
@@ -54,7 +54,7 @@ func (n *nodegroup) restingStatus() ekstypes.NodegroupStatus {
 }
 
 func (c *Cloud) changeNodegroup(cluster, name string, change func(*nodegroup, time.Time)) error {
-	return c.home.do(func(now time.Time) error {
+	return c.home.update(func(now time.Time) error {
 		n, err := c.home.nodegroup(cluster, name)
 		if err != nil {
 			return fmt.Errorf("changing node group %q of cluster %q: %w", name, cluster, err)
@@ -67,7 +67,7 @@ func (c *Cloud) changeNodegroup(cluster, name string, change func(*nodegroup, ti
 // BlockDrains keeps updates from draining the nodes as a disruption budget would. Without nodes, it blocks all nodes. It lasts
 // until UnblockDrains, or until the time limit of the drain.
 func (c *Cloud) BlockDrains(nodes ...string) {
-	_ = c.home.do(func(time.Time) error {
+	_ = c.home.update(func(time.Time) error {
 		for _, node := range nodes {
 			c.home.blockedDrains[node] = true
 		}
@@ -78,19 +78,19 @@ func (c *Cloud) BlockDrains(nodes ...string) {
 
 // UnblockDrains ends every BlockDrains.
 func (c *Cloud) UnblockDrains() {
-	_ = c.home.do(func(time.Time) error {
+	_ = c.home.update(func(time.Time) error {
 		clear(c.home.blockedDrains)
 		return nil
 	})
 }
 
-// HoldDrains keeps updates from starting to drain the nodes, until the returned function is called. A drain's time limit starts
+// PostponeDrains keeps updates from starting to drain the nodes, until the returned function is called. A drain's time limit starts
 // after that.
-func (c *Cloud) HoldDrains(nodes ...string) (release func()) {
+func (c *Cloud) PostponeDrains(nodes ...string) (release func()) {
 	hold := func(on bool) {
-		_ = c.home.do(func(time.Time) error {
+		_ = c.home.update(func(time.Time) error {
 			for _, node := range nodes {
-				c.home.heldDrains[node] = on
+				c.home.postponedDrains[node] = on
 			}
 			return nil
 		})
@@ -109,9 +109,9 @@ type UpdateState struct {
 	Errors   []ekstypes.ErrorDetail
 }
 
-// WaitUpdate calls ok after every change and returns the newest update of a node group when ok returns true. It fails if ctx ends
+// WaitForUpdate calls ok after every change and returns the newest update of a node group when ok returns true. It fails if ctx ends
 // first or the node group is unknown.
-func (c *Cloud) WaitUpdate(ctx context.Context, cluster, name string, ok func(UpdateState) bool) (UpdateState, error) {
+func (c *Cloud) WaitForUpdate(ctx context.Context, cluster, name string, ok func(UpdateState) bool) (UpdateState, error) {
 	for {
 		c.home.mu.Lock()
 		n, err := c.home.nodegroup(cluster, name)

@@ -58,21 +58,21 @@ func (instanceDrainer) DeletePods(context.Context, string, time.Duration) error 
 
 var errBlocked = errors.New("the drain is blocked by BlockDrains")
 
-// drainWithin drains a node once the node is neither held nor blocked.
-func (r *region) drainWithin(ctx context.Context, d Drainer, node string, limit time.Duration) error {
-	if _, err := r.wait(ctx, math.MaxInt64, func() bool { return !r.heldDrains[node] }); err != nil {
+// drainWhenAllowed drains a node once the node is neither held nor blocked.
+func (r *region) drainWhenAllowed(ctx context.Context, d Drainer, node string, limit time.Duration) error {
+	if _, err := r.waitUntil(ctx, math.MaxInt64, func() bool { return !r.postponedDrains[node] }); err != nil {
 		return err
 	}
 	began := time.Now()
 	free := func() bool { return !r.blockedDrains[node] && !r.blockedDrains[""] }
-	if ok, err := r.wait(ctx, limit, free); err != nil || !ok {
+	if ok, err := r.waitUntil(ctx, limit, free); err != nil || !ok {
 		return errors.Join(err, errBlocked)
 	}
 	return d.Drain(ctx, node, max(limit-time.Since(began), time.Second/2))
 }
 
-// wait calls ok with the lock after every change. It returns true when ok does, or false after the limit.
-func (r *region) wait(ctx context.Context, limit time.Duration, ok func() bool) (bool, error) {
+// sleep calls ok with the lock after every change. It returns true when ok does, or false after the limit.
+func (r *region) waitUntil(ctx context.Context, limit time.Duration, ok func() bool) (bool, error) {
 	over := time.NewTimer(limit)
 	defer over.Stop()
 	for {

@@ -52,22 +52,22 @@ func (d kubectlDrainer) IsReady(ctx context.Context, node string, labels map[str
 }
 
 func (d kubectlDrainer) Fence(ctx context.Context, node string, taint bool) error {
-	if err := d.mark(ctx, node, !taint, "true"); err != nil || !taint {
+	if err := d.setCordonAndLabel(ctx, node, !taint, "true"); err != nil || !taint {
 		return err
 	}
-	return d.taint(ctx, node, true)
+	return d.setTaint(ctx, node, true)
 }
 
 func (d kubectlDrainer) Unfence(ctx context.Context, node string) error {
-	if err := d.mark(ctx, node, false, nil); err != nil {
+	if err := d.setCordonAndLabel(ctx, node, false, nil); err != nil {
 		return err
 	}
-	return d.taint(ctx, node, false)
+	return d.setTaint(ctx, node, false)
 }
 
-// mark cordons or uncordons the node, and sets the label that takes it out of load balancers (EKS E46). If exclude is nil, it
+// setCordonAndLabel cordons or uncordons the node, and sets the label that takes it out of load balancers (EKS E46). If exclude is nil, it
 // removes the label.
-func (d kubectlDrainer) mark(ctx context.Context, node string, cordon bool, exclude any) error {
+func (d kubectlDrainer) setCordonAndLabel(ctx context.Context, node string, cordon bool, exclude any) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"labels": map[string]any{corev1.LabelNodeExcludeBalancers: exclude}},
 		"spec":     map[string]any{"unschedulable": cordon},
@@ -82,8 +82,8 @@ func (d kubectlDrainer) mark(ctx context.Context, node string, cordon bool, excl
 	return nil
 }
 
-// taint adds the taint of old nodes to the node or removes it.
-func (d kubectlDrainer) taint(ctx context.Context, node string, on bool) error {
+// setTaint adds the taint of old nodes to the node or removes it.
+func (d kubectlDrainer) setTaint(ctx context.Context, node string, on bool) error {
 	old := oldNodeTaint()
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		n, err := d.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
@@ -121,7 +121,7 @@ func (d kubectlDrainer) drain(ctx context.Context, node string, limit time.Durat
 	late := time.Now().Add(limit)
 	for {
 		err := d.drainOnce(ctx, node, max(time.Until(late), time.Second/2), more...)
-		if err == nil || time.Until(late) < time.Second || wait(ctx, time.Second) != nil {
+		if err == nil || time.Until(late) < time.Second || sleep(ctx, time.Second) != nil {
 			return err
 		}
 	}

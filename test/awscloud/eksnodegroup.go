@@ -67,9 +67,9 @@ type revision struct {
 func (c *Cloud) AddManagedNodegroup(s NodegroupSpec) (string, error) {
 	var id string
 	var to revision
-	err := c.home.do(func(time.Time) (err error) {
+	err := c.home.update(func(time.Time) (err error) {
 		id = c.home.uuid()
-		s, to, err = c.home.completeNodegroup(s)
+		s, to, err = c.home.completeSpec(s)
 		return err
 	})
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *Cloud) AddManagedNodegroup(s NodegroupSpec) (string, error) {
 	g := s.Group
 	g.Name = "eks-" + s.Name + "-" + id
 	template := c.AddTemplate("eks-"+id, TemplateVersion{Image: to.image, InstanceType: s.InstanceType, UserData: s.userData(to)})
-	g.Mixed = s.policy(TemplateRef{ID: template, Version: "1"})
+	g.Mixed = s.mixedPolicy(TemplateRef{ID: template, Version: "1"})
 	g.Tags = map[string]string{
 		"eks:cluster-name":                       s.Cluster,
 		"eks:nodegroup-name":                     s.Name,
@@ -90,19 +90,19 @@ func (c *Cloud) AddManagedNodegroup(s NodegroupSpec) (string, error) {
 	if err := c.AddGroup(g); err != nil {
 		return "", err
 	}
-	return g.Name, c.home.do(func(now time.Time) error {
+	return g.Name, c.home.update(func(now time.Time) error {
 		if c.home.nodegroups[s.Cluster] == nil {
 			c.home.nodegroups[s.Cluster] = map[string]*nodegroup{}
 		}
 		c.home.nodegroups[s.Cluster][s.Name] = &nodegroup{
-			spec: s, group: g.Name, template: template, shown: c.home.showNodegroup(s, to, g.Name, now),
+			spec: s, group: g.Name, template: template, shown: c.home.describeNewNodegroup(s, to, g.Name, now),
 		}
 		return nil
 	})
 }
 
-// completeNodegroup fills the empty fields of a spec, and returns the revision of its nodes.
-func (r *region) completeNodegroup(s NodegroupSpec) (NodegroupSpec, revision, error) {
+// completeSpec fills the empty fields of a spec, and returns the revision of its nodes.
+func (r *region) completeSpec(s NodegroupSpec) (NodegroupSpec, revision, error) {
 	cluster, ok := r.clusters[s.Cluster]
 	if !ok {
 		return s, revision{}, fmt.Errorf("cluster %q is unknown: add it with AddCluster", s.Cluster)
@@ -116,7 +116,7 @@ func (r *region) completeNodegroup(s NodegroupSpec) (NodegroupSpec, revision, er
 	if s.CustomTemplate == (TemplateRef{}) {
 		return s, to, nil
 	}
-	t, v, err := r.templateVersion(*s.CustomTemplate.spec())
+	t, v, err := r.templateVersion(*s.CustomTemplate.specification())
 	if err != nil {
 		return s, revision{}, err
 	}
@@ -128,19 +128,19 @@ func (r *region) completeNodegroup(s NodegroupSpec) (NodegroupSpec, revision, er
 	return s, to, nil
 }
 
-// policy returns the mixed instances policy that launches a version of the template that EKS makes.
-func (s NodegroupSpec) policy(template TemplateRef) *at.MixedInstancesPolicy {
+// mixedPolicy returns the mixed instances policy that launches a version of the template that EKS makes.
+func (s NodegroupSpec) mixedPolicy(template TemplateRef) *at.MixedInstancesPolicy {
 	return &at.MixedInstancesPolicy{
 		LaunchTemplate: &at.LaunchTemplate{
-			LaunchTemplateSpecification: template.spec(),
+			LaunchTemplateSpecification: template.specification(),
 			Overrides:                   []at.LaunchTemplateOverrides{{InstanceType: aws.String(s.InstanceType)}},
 		},
 		InstancesDistribution: &at.InstancesDistribution{OnDemandBaseCapacity: aws.Int32(0), OnDemandPercentageAboveBaseCapacity: aws.Int32(100)},
 	}
 }
 
-// marks returns the labels by which EKS identifies its nodes of a revision (EKS E28, E29).
-func (s NodegroupSpec) marks(to revision) map[string]string {
+// currentLabels returns the labels by which EKS identifies its nodes of a revision (EKS E28, E29).
+func (s NodegroupSpec) identifyingLabels(to revision) map[string]string {
 	marks := map[string]string{
 		"eks.amazonaws.com/nodegroup":       s.Name,
 		"eks.amazonaws.com/nodegroup-image": to.image,
@@ -157,7 +157,7 @@ func (s NodegroupSpec) userData(to revision) string {
 	labels := map[string]string{"eks.amazonaws.com/capacityType": "ON_DEMAND"}
 	maps.Copy(labels, to.labels)
 	maps.Copy(labels, s.Labels)
-	maps.Copy(labels, s.marks(to))
+	maps.Copy(labels, s.identifyingLabels(to))
 	var pairs []string
 	for _, k := range sortedKeys(labels) {
 		pairs = append(pairs, k+"="+labels[k])
@@ -171,8 +171,8 @@ func NodeadmConfig(cluster string, labels ...string) string {
 		"\n  kubelet:\n    flags:\n    - \"--node-labels=" + strings.Join(labels, ",") + "\"\n"
 }
 
-// showNodegroup returns a managed node group as EKS describes it.
-func (r *region) showNodegroup(s NodegroupSpec, to revision, group string, now time.Time) ekstypes.Nodegroup {
+// describeNewNodegroup returns a managed node group as EKS describes it.
+func (r *region) describeNewNodegroup(s NodegroupSpec, to revision, group string, now time.Time) ekstypes.Nodegroup {
 	n := ekstypes.Nodegroup{
 		ClusterName:    aws.String(s.Cluster),
 		NodegroupName:  aws.String(s.Name),
@@ -189,10 +189,10 @@ func (r *region) showNodegroup(s NodegroupSpec, to revision, group string, now t
 		Health:         &ekstypes.NodegroupHealth{Issues: []ekstypes.Issue{}},
 		Resources:      &ekstypes.NodegroupResources{AutoScalingGroups: []ekstypes.AutoScalingGroup{{Name: aws.String(group)}}},
 		UpdateConfig:   s.updateConfig(),
-		LaunchTemplate: to.template.eks(),
+		LaunchTemplate: to.template.eksSpecification(),
 	}
 	for _, z := range s.Group.Zones {
-		n.Subnets = append(n.Subnets, subnet(z))
+		n.Subnets = append(n.Subnets, subnetID(z))
 	}
 	if n.LaunchTemplate != nil {
 		n.InstanceTypes = nil
@@ -215,8 +215,8 @@ func (s NodegroupSpec) updateConfig() *ekstypes.NodegroupUpdateConfig {
 	return &ekstypes.NodegroupUpdateConfig{MaxUnavailable: aws.Int32(int32(max(1, s.MaxUnavailable))), UpdateStrategy: s.Strategy}
 }
 
-// eks returns the reference as EKS shows it, or nil for an empty one.
-func (t TemplateRef) eks() *ekstypes.LaunchTemplateSpecification {
+// eksSpecification returns the reference as EKS shows it, or nil for an empty one.
+func (t TemplateRef) eksSpecification() *ekstypes.LaunchTemplateSpecification {
 	if t == (TemplateRef{}) {
 		return nil
 	}
@@ -226,11 +226,11 @@ func (t TemplateRef) eks() *ekstypes.LaunchTemplateSpecification {
 // nodegroup returns the node group that a request names.
 func (r *region) nodegroup(cluster, name string) (*nodegroup, error) {
 	if _, ok := r.clusters[cluster]; !ok {
-		return nil, notFound("cluster", cluster)
+		return nil, notFoundError("cluster", cluster)
 	}
 	n, ok := r.nodegroups[cluster][name]
 	if !ok {
-		return nil, notFound("node group", name)
+		return nil, notFoundError("node group", name)
 	}
 	return n, nil
 }

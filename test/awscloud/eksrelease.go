@@ -25,7 +25,7 @@ func (c *Cloud) PublishRelease(release, image string) error {
 		c.AddParameter(folder+"/release_version", release)
 		c.AddParameter(folder, fmt.Sprintf(`{"schema_version":"2","image_id":%q,"image_name":%q,"release_version":%q}`, image, name, release))
 	}
-	return c.home.do(func(time.Time) error {
+	return c.home.update(func(time.Time) error {
 		c.home.releases[release], c.home.recommended[version] = image, release
 		return nil
 	})

@@ -38,12 +38,12 @@ type configRequest struct {
 type nodegroupUpdate struct {
 	shown    ekstypes.Update
 	token    string
-	asked    any // the request, without its token
+	request  any // the request, without its token
 	to       revision
 	force    bool
 	phase    UpdatePhase
 	draining []string // nodes, from the start of their drain until they are gone
-	lost     bool     // EKS no longer shows it, see LoseUpdate
+	hidden   bool     // EKS no longer shows it, see HideUpdate
 }
 
 func updateNodegroupVersion(ctx context.Context, r *region, q eksRequest) (any, error) {
@@ -57,10 +57,10 @@ func updateNodegroupVersion(ctx context.Context, r *region, q eksRequest) (any, 
 	}
 	token := in.ClientRequestToken
 	in.ClientRequestToken = ""
-	if u, err := r.repeated(n, token, in); u != nil || err != nil {
+	if u, err := r.findRepeatedUpdate(n, token, in); u != nil || err != nil {
 		return &eks.UpdateNodegroupVersionOutput{Update: u}, err
 	}
-	to, err := r.target(n, in)
+	to, err := r.requestedRevision(n, in)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func updateNodegroupVersion(ctx context.Context, r *region, q eksRequest) (any, 
 			ekstypes.UpdateParam{Type: ekstypes.UpdateParamTypeLaunchTemplateName, Value: aws.String(to.template.Name)},
 			ekstypes.UpdateParam{Type: ekstypes.UpdateParamTypeLaunchTemplateVersion, Value: aws.String(to.template.Version)})
 	}
-	u := &nodegroupUpdate{token: token, asked: in, to: to, force: in.Force}
+	u := &nodegroupUpdate{token: token, request: in, to: to, force: in.Force}
 	r.beginUpdate(n, u, ekstypes.UpdateTypeVersionUpdate, params)
 	run := &updater{region: r, group: n, update: u}
 	r.updates.Go(func() { run.run(ctx) })
@@ -93,20 +93,20 @@ func updateNodegroupConfig(ctx context.Context, r *region, q eksRequest) (any, e
 	}
 	token := in.ClientRequestToken
 	in.ClientRequestToken = ""
-	if u, err := r.repeated(n, token, in); u != nil || err != nil {
+	if u, err := r.findRepeatedUpdate(n, token, in); u != nil || err != nil {
 		return &eks.UpdateNodegroupConfigOutput{Update: u}, err
 	}
-	config, params, err := in.config(n.shown.UpdateConfig)
+	config, params, err := in.applyTo(n.shown.UpdateConfig)
 	if err != nil {
 		return nil, err
 	}
-	u := &nodegroupUpdate{token: token, asked: in}
+	u := &nodegroupUpdate{token: token, request: in}
 	r.beginUpdate(n, u, ekstypes.UpdateTypeConfigUpdate, params)
 	r.updates.Go(func() {
-		if wait(ctx, r.opts.EKS.Setup) != nil {
+		if sleep(ctx, r.opts.EKS.Setup) != nil {
 			return
 		}
-		_ = r.do(func(now time.Time) error {
+		_ = r.update(func(now time.Time) error {
 			n.shown.UpdateConfig, u.shown.Status = config, ekstypes.UpdateStatusSuccessful
 			n.setStatus(ekstypes.NodegroupStatusActive, now)
 			return nil
@@ -115,17 +115,17 @@ func updateNodegroupConfig(ctx context.Context, r *region, q eksRequest) (any, e
 	return &eks.UpdateNodegroupConfigOutput{Update: u.describe()}, nil
 }
 
-// config applies the request to the present update configuration and returns the result (EKS E06, E07).
-func (in configRequest) config(present *ekstypes.NodegroupUpdateConfig) (*ekstypes.NodegroupUpdateConfig, []ekstypes.UpdateParam, error) {
+// applyTo applies the request to the present update configuration and returns the result (EKS E06, E07).
+func (in configRequest) applyTo(present *ekstypes.NodegroupUpdateConfig) (*ekstypes.NodegroupUpdateConfig, []ekstypes.UpdateParam, error) {
 	c, out, params := in.UpdateConfig, *present, []ekstypes.UpdateParam{}
 	add := func(name ekstypes.UpdateParamType, value string) {
 		params = append(params, ekstypes.UpdateParam{Type: name, Value: aws.String(value)})
 	}
 	switch {
 	case c.MaxUnavailable != 0 && c.MaxUnavailablePercentage != 0:
-		return nil, nil, badParameter("maxUnavailable and maxUnavailablePercentage can't both be specified.")
+		return nil, nil, invalidParameterError("maxUnavailable and maxUnavailablePercentage can't both be specified.")
 	case min(c.MaxUnavailable, c.MaxUnavailablePercentage) < 0 || max(c.MaxUnavailable, c.MaxUnavailablePercentage) > 100:
-		return nil, nil, badParameter("The update configuration needs a value between 1 and 100.")
+		return nil, nil, invalidParameterError("The update configuration needs a value between 1 and 100.")
 	case c.MaxUnavailable != 0:
 		out.MaxUnavailable, out.MaxUnavailablePercentage = aws.Int32(c.MaxUnavailable), nil
 		add(ekstypes.UpdateParamTypeMaxUnavailable, strconv.Itoa(int(c.MaxUnavailable)))
@@ -135,7 +135,7 @@ func (in configRequest) config(present *ekstypes.NodegroupUpdateConfig) (*ekstyp
 	}
 	if c.UpdateStrategy != "" {
 		if !slices.Contains(c.UpdateStrategy.Values(), c.UpdateStrategy) {
-			return nil, nil, badParameter("The update strategy %s is invalid.", c.UpdateStrategy)
+			return nil, nil, invalidParameterError("The update strategy %s is invalid.", c.UpdateStrategy)
 		}
 		out.UpdateStrategy = c.UpdateStrategy
 		add(ekstypes.UpdateParamTypeUpdateStrategy, string(c.UpdateStrategy))
@@ -143,15 +143,15 @@ func (in configRequest) config(present *ekstypes.NodegroupUpdateConfig) (*ekstyp
 	return &out, params, nil
 }
 
-// repeated returns the update for a request whose token was used before. During another update it refuses other requests, or,
+// findRepeatedUpdate returns the update for a request whose token was used before. During another update it refuses other requests, or,
 // with JoinRunning, returns that update. It returns nil for a request that may start an update.
-func (r *region) repeated(n *nodegroup, token string, asked any) (*ekstypes.Update, error) {
+func (r *region) findRepeatedUpdate(n *nodegroup, token string, asked any) (*ekstypes.Update, error) {
 	for _, u := range n.updates {
 		if u.token != token || token == "" {
 			continue
 		}
-		if u.asked != asked {
-			return nil, refuse("InvalidRequestException", "The client request token %s was used before with other parameters.", token)
+		if u.request != asked {
+			return nil, clientError("InvalidRequestException", "The client request token %s was used before with other parameters.", token)
 		}
 		return u.describe(), nil
 	}
@@ -195,18 +195,18 @@ func describeUpdate(_ context.Context, r *region, q eksRequest) (any, error) {
 	id := q.path["updateId"]
 	cluster, name := q.path["name"], q.query.Get("nodegroupName")
 	if _, ok := r.clusters[cluster]; name == "" && ok {
-		return nil, notFound("update", id) // only node groups have updates here
+		return nil, notFoundError("update", id) // only node groups have updates here
 	}
 	n, err := r.nodegroup(cluster, name)
 	if err != nil {
 		return nil, err
 	}
 	for _, u := range n.updates {
-		if *u.shown.Id == id && !u.lost {
+		if *u.shown.Id == id && !u.hidden {
 			return &eks.DescribeUpdateOutput{Update: u.describe()}, nil
 		}
 	}
-	return nil, notFound("update", id)
+	return nil, notFoundError("update", id)
 }
 
 // listUpdates lists the updates of a node group. A cluster has no updates of its own. EKS does not document in which order it
@@ -220,7 +220,7 @@ func listUpdates(_ context.Context, r *region, q eksRequest) (any, error) {
 			return nil, err
 		}
 		for _, u := range n.updates {
-			if !u.lost {
+			if !u.hidden {
 				ids = append(ids, *u.shown.Id)
 			}
 		}
@@ -232,10 +232,10 @@ func listUpdates(_ context.Context, r *region, q eksRequest) (any, error) {
 	return &eks.ListUpdatesOutput{UpdateIds: ids, NextToken: next}, err
 }
 
-// target returns the revision that a request gives the node group's nodes. It refuses what EKS refuses, with the messages that
+// requestedRevision returns the revision that a request gives the node group's nodes. It refuses what EKS refuses, with the messages that
 // users report.
-func (r *region) target(n *nodegroup, in versionRequest) (revision, error) {
-	to, err := r.targetTemplate(n, in)
+func (r *region) requestedRevision(n *nodegroup, in versionRequest) (revision, error) {
+	to, err := r.requestedTemplateRevision(n, in)
 	if err != nil || to.image != "" {
 		return to, err
 	}
@@ -249,19 +249,19 @@ func (r *region) target(n *nodegroup, in versionRequest) (revision, error) {
 	own := aws.ToString(n.shown.ReleaseVersion)
 	switch {
 	case !known || of != to.version:
-		return revision{}, badParameter("Requested release version %s is not valid for kubernetes version %s.", to.release, to.version)
+		return revision{}, invalidParameterError("Requested release version %s is not valid for kubernetes version %s.", to.release, to.version)
 	case strings.HasPrefix(own, to.version+".") && compareReleases(to.release, own) < 0:
-		return revision{}, badParameter("Node group release version %s cannot be rolled back to %s.", own, to.release)
+		return revision{}, invalidParameterError("Node group release version %s cannot be rolled back to %s.", own, to.release)
 	}
 	to.image = image
 	return to, nil
 }
 
-// targetTemplate reads the template of a request. If the template has a custom AMI, it determines version, release and image.
-func (r *region) targetTemplate(n *nodegroup, in versionRequest) (revision, error) {
+// requestedTemplateRevision reads the template of a request. If the template has a custom AMI, it determines version, release and image.
+func (r *region) requestedTemplateRevision(n *nodegroup, in versionRequest) (revision, error) {
 	present, asked := n.shown.LaunchTemplate, in.LaunchTemplate
 	custom := n.shown.AmiType == ekstypes.AMITypesCustom
-	if err := refuseTemplate(n, in); err != nil || present == nil {
+	if err := checkTemplateRequest(n, in); err != nil || present == nil {
 		return revision{}, err
 	}
 	if asked.ID == "" && asked.Name == "" {
@@ -270,10 +270,10 @@ func (r *region) targetTemplate(n *nodegroup, in versionRequest) (revision, erro
 	ref := at.LaunchTemplateSpecification{LaunchTemplateId: present.Id, Version: aws.String(asked.Version)}
 	t, v, err := r.templateVersion(ref)
 	if err != nil {
-		return revision{}, badParameter("%s", asAPIError(err).Message)
+		return revision{}, invalidParameterError("%s", asAPIError(err).Message)
 	}
 	if custom != (v.data.image != "") {
-		return revision{}, badParameter("The AMI type %s of node group %s does not fit version %d of its launch template.", n.shown.AmiType, n.spec.Name, v.number)
+		return revision{}, invalidParameterError("The AMI type %s of node group %s does not fit version %d of its launch template.", n.shown.AmiType, n.spec.Name, v.number)
 	}
 	to := revision{template: TemplateRef{ID: t.id, Name: t.name, Version: strconv.Itoa(v.number)}, labels: nodeLabels(v.data.userData)}
 	if custom {
@@ -282,39 +282,39 @@ func (r *region) targetTemplate(n *nodegroup, in versionRequest) (revision, erro
 	return to, nil
 }
 
-// refuseTemplate returns an error for a launch template that does not fit the node group.
-func refuseTemplate(n *nodegroup, in versionRequest) error {
+// checkTemplateRequest returns an error for a launch template that does not fit the node group.
+func checkTemplateRequest(n *nodegroup, in versionRequest) error {
 	present, asked := n.shown.LaunchTemplate, in.LaunchTemplate
 	given := asked.ID != "" || asked.Name != ""
 	switch {
 	case present == nil && given:
-		return badParameter("You cannot specify a launch template for node group %s, which was created without one.", n.spec.Name)
+		return invalidParameterError("You cannot specify a launch template for node group %s, which was created without one.", n.spec.Name)
 	case present == nil:
 		return nil
-	case given && !isTemplate(present, asked):
-		return badParameter("You must specify the launch template that node group %s was created with: %s.", n.spec.Name, *present.Id)
+	case given && !isSameTemplate(present, asked):
+		return invalidParameterError("You must specify the launch template that node group %s was created with: %s.", n.spec.Name, *present.Id)
 	case asked.ID != "" && asked.Name != "":
-		return badParameter("You must specify either the launch template ID or the launch template name, but not both.")
+		return invalidParameterError("You must specify either the launch template ID or the launch template name, but not both.")
 	}
-	return refuseForCustom(n, in, given)
+	return checkCustomImageRequest(n, in, given)
 }
 
-// isTemplate reports whether the requested launch template, by ID or name, is the present one.
-func isTemplate(present *ekstypes.LaunchTemplateSpecification, asked TemplateRef) bool {
+// isSameTemplate reports whether the requested launch template, by ID or name, is the present one.
+func isSameTemplate(present *ekstypes.LaunchTemplateSpecification, asked TemplateRef) bool {
 	return (asked.ID == "" || asked.ID == *present.Id) && (asked.Name == "" || asked.Name == *present.Name)
 }
 
-// refuseForCustom returns an error for a request that a node group with a custom AMI cannot have.
-func refuseForCustom(n *nodegroup, in versionRequest, templateGiven bool) error {
+// checkCustomImageRequest returns an error for a request that a node group with a custom AMI cannot have.
+func checkCustomImageRequest(n *nodegroup, in versionRequest, templateGiven bool) error {
 	switch {
 	case n.shown.AmiType != ekstypes.AMITypesCustom:
 		return nil
 	case !templateGiven:
-		return badParameter("Launch template details can't be null for Custom ami type node group")
+		return invalidParameterError("Launch template details can't be null for Custom ami type node group")
 	case in.Version != "":
-		return badParameter("You cannot specify the field kubernetesVersion when using custom AMIs.")
+		return invalidParameterError("You cannot specify the field kubernetesVersion when using custom AMIs.")
 	case in.ReleaseVersion != "":
-		return badParameter("You cannot specify the field releaseVersion when using custom AMIs.")
+		return invalidParameterError("You cannot specify the field releaseVersion when using custom AMIs.")
 	default:
 		return nil
 	}
@@ -328,11 +328,11 @@ func (r *region) checkVersion(n *nodegroup, version string) error {
 	case version == "" || version == own:
 		return nil
 	case version != cluster:
-		return badParameter("Nodegroup Kubernetes version should be equal to Cluster kubernetes version %s or NodeGroup kubernetes version %s", cluster, own)
+		return invalidParameterError("Nodegroup Kubernetes version should be equal to Cluster kubernetes version %s or NodeGroup kubernetes version %s", cluster, own)
 	case minorOf(version) < minorOf(own):
-		return badParameter("Node group Kubernetes version %s cannot be rolled back to %s.", own, version)
+		return invalidParameterError("Node group Kubernetes version %s cannot be rolled back to %s.", own, version)
 	case r.opts.EKS.RefuseSkip && minorOf(version) > minorOf(own)+1:
-		return badParameter("Node group Kubernetes version %s cannot be updated to %s: only one minor version at a time.", own, version)
+		return invalidParameterError("Node group Kubernetes version %s cannot be updated to %s: only one minor version at a time.", own, version)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ type managed struct {
 // startManaged starts a stand-in with a node group of three nodes in two zones. A test can change its spec with change.
 func startManaged(t *testing.T, o awscloud.EKSOptions, change func(*awscloud.NodegroupSpec)) *managed {
 	t.Helper()
-	times := fast()
+	times := shortTimes()
 	times.EKS = o
 	times.EKS.Setup, times.EKS.Settle = 5*time.Millisecond, 5*time.Millisecond
 	c, _ := start(t, times)
@@ -53,8 +53,8 @@ func startManaged(t *testing.T, o awscloud.EKSOptions, change func(*awscloud.Nod
 	return &managed{Cloud: c, t: t, eks: eks.NewFromConfig(config(c)), group: must(c.AddManagedNodegroup(spec))(t)}
 }
 
-// begin requests an update of the node group to the release of 1.33. A test can change the request with change.
-func (m *managed) begin(change func(*eks.UpdateNodegroupVersionInput)) (*ekstypes.Update, error) {
+// requestUpdate requests an update of the node group to the release of 1.33. A test can change the request with change.
+func (m *managed) requestUpdate(change func(*eks.UpdateNodegroupVersionInput)) (*ekstypes.Update, error) {
 	in := &eks.UpdateNodegroupVersionInput{ClusterName: aws.String("shop"), NodegroupName: aws.String("web"), Version: aws.String("1.33")}
 	if change != nil {
 		change(in)
@@ -80,21 +80,21 @@ func (m *managed) nodegroup() *ekstypes.Nodegroup {
 	}))(m.t).Nodegroup
 }
 
-// until waits until ok returns true for the newest update.
-func (m *managed) until(ok func(awscloud.UpdateState) bool) awscloud.UpdateState {
+// waitForUpdate waits until ok returns true for the newest update.
+func (m *managed) waitForUpdate(ok func(awscloud.UpdateState) bool) awscloud.UpdateState {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), 20*time.Second)
 	defer cancel()
-	return must(m.WaitUpdate(ctx, "shop", "web", ok))(m.t)
+	return must(m.WaitForUpdate(ctx, "shop", "web", ok))(m.t)
 }
 
-// hold is startManaged with an update that does not end. The update's token is a.
-func hold(t *testing.T, o awscloud.EKSOptions) (m *managed, first *ekstypes.Update) {
+// startHeldUpdate is startManaged with an update that does not end. The update's token is a.
+func startHeldUpdate(t *testing.T, o awscloud.EKSOptions) (m *managed, first *ekstypes.Update) {
 	t.Helper()
 	o.DrainLimit = time.Hour
 	m = startManaged(t, o, nil)
 	m.BlockDrains()
-	return m, must(m.begin(token("a")))(t)
+	return m, must(m.requestUpdate(token("a")))(t)
 }
 
 func token(token string) func(*eks.UpdateNodegroupVersionInput) {
@@ -163,7 +163,7 @@ func TestUpdateVersionIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := startManaged(t, test.o, test.group)
-			_, err := m.begin(test.change)
+			_, err := m.requestUpdate(test.change)
 			if says := wantCode(t, err, "InvalidParameterException"); !strings.Contains(says, test.says) {
 				t.Errorf("got %q, want %q in it", says, test.says)
 			}
@@ -174,40 +174,40 @@ func TestUpdateVersionIsRefused(t *testing.T) {
 
 func TestSecondUpdateRequestDuringAnUpdate(t *testing.T) {
 	t.Run("the same token is the same update", func(t *testing.T) {
-		m, first := hold(t, awscloud.EKSOptions{})
-		again := must(m.begin(token("a")))(t)
+		m, first := startHeldUpdate(t, awscloud.EKSOptions{})
+		again := must(m.requestUpdate(token("a")))(t)
 		equal(t, "id", *again.Id, *first.Id)
-		equal(t, "updates", len(m.list()), 1)
-		_, err := m.begin(func(in *eks.UpdateNodegroupVersionInput) { token("a")(in); in.Force = true })
+		equal(t, "updates", len(m.listUpdateIDs()), 1)
+		_, err := m.requestUpdate(func(in *eks.UpdateNodegroupVersionInput) { token("a")(in); in.Force = true })
 		wantCode(t, err, "InvalidRequestException")
 	})
 	t.Run("the same token after a lost answer", func(t *testing.T) {
 		m := startManaged(t, awscloud.EKSOptions{DrainLimit: time.Hour}, nil)
 		m.BlockDrains()
-		m.Fault(awscloud.Fault{Service: "eks", Operation: "UpdateNodegroupVersion", AfterEffect: true})
-		m.Fault(awscloud.Fault{Service: "eks", Operation: "UpdateNodegroupVersion", Code: "ThrottlingException"})
-		if _, err := m.begin(token("a")); err == nil {
+		m.InjectFault(awscloud.Fault{Service: "eks", Operation: "UpdateNodegroupVersion", AfterEffect: true})
+		m.InjectFault(awscloud.Fault{Service: "eks", Operation: "UpdateNodegroupVersion", Code: "ThrottlingException"})
+		if _, err := m.requestUpdate(token("a")); err == nil {
 			t.Error("the answer was not lost")
 		}
-		_, err := m.begin(token("a"))
+		_, err := m.requestUpdate(token("a"))
 		wantCode(t, err, "ThrottlingException")
-		equal(t, "updates", m.list(), []string{*must(m.begin(token("a")))(t).Id})
+		equal(t, "updates", m.listUpdateIDs(), []string{*must(m.requestUpdate(token("a")))(t).Id})
 	})
 	t.Run("another token is refused", func(t *testing.T) {
-		m, first := hold(t, awscloud.EKSOptions{})
-		_, err := m.begin(token("b"))
+		m, first := startHeldUpdate(t, awscloud.EKSOptions{})
+		_, err := m.requestUpdate(token("b"))
 		if says := wantCode(t, err, "ResourceInUseException"); !strings.Contains(says, *first.Id) {
 			t.Errorf("%q does not name update %s", says, *first.Id)
 		}
 	})
 	t.Run("another token joins, where it does", func(t *testing.T) {
-		m, first := hold(t, awscloud.EKSOptions{JoinRunning: true})
-		equal(t, "id", *must(m.begin(token("b")))(t).Id, *first.Id)
+		m, first := startHeldUpdate(t, awscloud.EKSOptions{JoinRunning: true})
+		equal(t, "id", *must(m.requestUpdate(token("b")))(t).Id, *first.Id)
 	})
 }
 
-// list returns the ids of the updates, page by page.
-func (m *managed) list() []string {
+// listUpdateIDs returns the ids of the updates, page by page.
+func (m *managed) listUpdateIDs() []string {
 	m.t.Helper()
 	var ids []string
 	pages := eks.NewListUpdatesPaginator(m.eks, &eks.ListUpdatesInput{
@@ -224,20 +224,20 @@ func TestListUpdates(t *testing.T) {
 		m := startManaged(t, awscloud.EKSOptions{ListOldestFirst: oldestFirst}, nil)
 		var want []string
 		for range 3 {
-			want = append(want, *must(m.begin(nil))(t).Id)
-			m.until(awscloud.UpdateState.Ended)
+			want = append(want, *must(m.requestUpdate(nil))(t).Id)
+			m.waitForUpdate(awscloud.UpdateState.Ended)
 		}
 		if !oldestFirst {
 			slices.Reverse(want)
 		}
-		equal(t, "updates", m.list(), want)
+		equal(t, "updates", m.listUpdateIDs(), want)
 		cluster := must(m.eks.ListUpdates(t.Context(), &eks.ListUpdatesInput{Name: aws.String("shop")}))(t)
 		equal(t, "updates of the cluster itself", len(cluster.UpdateIds), 0)
 	}
 }
 
 func TestDescribeUpdateRequiresTheNodegroup(t *testing.T) {
-	m, first := hold(t, awscloud.EKSOptions{})
+	m, first := startHeldUpdate(t, awscloud.EKSOptions{})
 	id := first.Id
 	for _, in := range []eks.DescribeUpdateInput{
 		{Name: aws.String("shop"), UpdateId: id},
@@ -270,7 +270,7 @@ func TestUpdateConfig(t *testing.T) {
 	if err := change(ekstypes.NodegroupUpdateConfig{MaxUnavailablePercentage: aws.Int32(50), UpdateStrategy: ekstypes.NodegroupUpdateStrategiesMinimal}); err != nil {
 		t.Fatal(err)
 	}
-	done := m.until(awscloud.UpdateState.Ended)
+	done := m.waitForUpdate(awscloud.UpdateState.Ended)
 	equal(t, "kind and end", [2]string{string(done.Type), string(done.Status)}, [2]string{"ConfigUpdate", "Successful"})
 	equal(t, "configuration", *m.nodegroup().UpdateConfig, ekstypes.NodegroupUpdateConfig{
 		MaxUnavailablePercentage: aws.Int32(50), UpdateStrategy: ekstypes.NodegroupUpdateStrategiesMinimal,

@@ -15,7 +15,7 @@ import (
 // one of the images. It also returns the template's id.
 func startCustom(t *testing.T, release string, images ...string) (*managed, string) {
 	t.Helper()
-	c, _ := start(t, fast())
+	c, _ := start(t, shortTimes())
 	c.AddCluster("shop", "1.33")
 	var versions []awscloud.TemplateVersion
 	for _, image := range images {
@@ -49,8 +49,8 @@ func TestCustomImageIsUpdatedByTemplateVersion(t *testing.T) {
 	m, own := startCustom(t, "", "ami-old", "ami-new")
 	equal(t, "AMI type", m.nodegroup().AmiType, ekstypes.AMITypesCustom)
 	equal(t, "release", *m.nodegroup().ReleaseVersion, "ami-old")
-	u := must(m.begin(toVersion("2")))(t)
-	m.until(awscloud.UpdateState.Ended)
+	u := must(m.requestUpdate(toVersion("2")))(t)
+	m.waitForUpdate(awscloud.UpdateState.Ended)
 	u = m.update(*u.Id)
 	equal(t, "status", u.Status, ekstypes.UpdateStatusSuccessful)
 	params := map[ekstypes.UpdateParamType]string{}
@@ -69,8 +69,8 @@ func TestCustomImageIsUpdatedByTemplateVersion(t *testing.T) {
 func TestTemplateWithoutImageIsUpdatedByRelease(t *testing.T) {
 	m, _ := startCustom(t, release132, "", "")
 	equal(t, "AMI type", m.nodegroup().AmiType, ekstypes.AMITypesAl2023X8664Standard)
-	must(m.begin(func(in *eks.UpdateNodegroupVersionInput) { toVersion("2")(in); in.Version = aws.String("1.33") }))(t)
-	m.until(awscloud.UpdateState.Ended)
+	must(m.requestUpdate(func(in *eks.UpdateNodegroupVersionInput) { toVersion("2")(in); in.Version = aws.String("1.33") }))(t)
+	m.waitForUpdate(awscloud.UpdateState.Ended)
 	n := m.nodegroup()
 	equal(t, "release and template version", [2]string{*n.ReleaseVersion, *n.LaunchTemplate.Version}, [2]string{release133, "2"})
 }
@@ -97,7 +97,7 @@ func TestTemplateMismatchIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, _ := startCustom(t, "", custom...)
-			_, err := m.begin(test.change)
+			_, err := m.requestUpdate(test.change)
 			if says := wantCode(t, err, "InvalidParameterException"); !strings.Contains(says, test.says) {
 				t.Errorf("got %q, want %q in it", says, test.says)
 			}

@@ -45,13 +45,13 @@ func (e *updateError) Error() string {
 	return string(e.detail.ErrorCode) + ": " + aws.ToString(e.detail.ErrorMessage)
 }
 
-func failure(code ekstypes.ErrorCode, message string, resources ...string) *updateError {
+func newUpdateError(code ekstypes.ErrorCode, message string, resources ...string) *updateError {
 	return &updateError{ekstypes.ErrorDetail{ErrorCode: code, ErrorMessage: aws.String(message), ResourceIds: resources}}
 }
 
 // run carries out the update and records its result. If ctx ends first, it returns without a result.
 func (u *updater) run(ctx context.Context) {
-	err := u.carryOut(ctx)
+	err := u.runPhases(ctx)
 	if ctx.Err() != nil {
 		return
 	}
@@ -60,13 +60,13 @@ func (u *updater) run(ctx context.Context) {
 			_ = u.drainer().Unfence(ctx, i.node) // the update's own failure is reported instead
 		}
 	}
-	_ = u.region.do(func(now time.Time) error {
-		u.conclude(err, now)
+	_ = u.region.update(func(now time.Time) error {
+		u.recordResult(err, now)
 		return nil
 	})
 }
 
-func (u *updater) carryOut(ctx context.Context) error {
+func (u *updater) runPhases(ctx context.Context) error {
 	for _, p := range []struct {
 		name UpdatePhase
 		run  func(context.Context) error
@@ -83,7 +83,7 @@ func (u *updater) carryOut(ctx context.Context) error {
 
 // enterPhase records the phase and returns a failure if one is planned for it.
 func (u *updater) enterPhase(p UpdatePhase) error {
-	return u.region.do(func(time.Time) error {
+	return u.region.update(func(time.Time) error {
 		u.update.phase = p
 		i := slices.IndexFunc(u.group.failures, func(f UpdateFailure) bool { return f.Phase == p })
 		if i < 0 {
@@ -91,13 +91,13 @@ func (u *updater) enterPhase(p UpdatePhase) error {
 		}
 		f := u.group.failures[i]
 		u.group.failures = slices.Delete(u.group.failures, i, i+1)
-		return failure(f.Code, f.Message, f.ResourceIDs...)
+		return newUpdateError(f.Code, f.Message, f.ResourceIDs...)
 	})
 }
 
-// conclude records the result. After a failure the group keeps its size and launches the new revision. Its version and release
+// recordResult records the result. After a failure the group keeps its size and launches the new revision. Its version and release
 // stay those of the last successful update.
-func (u *updater) conclude(err error, now time.Time) {
+func (u *updater) recordResult(err error, now time.Time) {
 	n, shown := u.group, &u.update.shown
 	u.update.draining = nil
 	shown.Status = ekstypes.UpdateStatusSuccessful
@@ -105,15 +105,15 @@ func (u *updater) conclude(err error, now time.Time) {
 		shown.Status = ekstypes.UpdateStatusFailed
 		var e *updateError
 		if !errors.As(err, &e) {
-			e = failure(ekstypes.ErrorCodeUnknown, err.Error())
+			e = newUpdateError(ekstypes.ErrorCodeUnknown, err.Error())
 		}
 		shown.Errors = []ekstypes.ErrorDetail{e.detail}
 	} else {
 		to := u.update.to
 		n.shown.Version, n.shown.ReleaseVersion = aws.String(to.version), aws.String(to.release)
-		n.shown.LaunchTemplate, n.before = to.template.eks(), nil
+		n.shown.LaunchTemplate, n.before = to.template.eksSpecification(), nil
 	}
-	n.setStatus(n.restingStatus(), now)
+	n.setStatus(n.statusWithoutUpdate(), now)
 }
 
 func (u *updater) options() EKSOptions { return u.region.opts.EKS }
@@ -129,8 +129,10 @@ func (u *updater) isMinimal() bool {
 	return u.group.shown.UpdateConfig.UpdateStrategy == ekstypes.NodegroupUpdateStrategiesMinimal
 }
 
-// marks returns the labels of a current node.
-func (u *updater) marks() map[string]string { return u.group.spec.marks(u.update.to) }
+// currentLabels returns the labels of a current node.
+func (u *updater) currentLabels() map[string]string {
+	return u.group.spec.identifyingLabels(u.update.to)
+}
 
 // outdated lists the instances without the labels of the new revision. An earlier, failed update may have replaced some
 // instances: they are not outdated (EKS E31).
@@ -141,21 +143,21 @@ func (u *updater) outdated() []instance {
 }
 
 func (u *updater) outdatedLocked() []instance {
-	marks := u.marks()
+	marks := u.currentLabels()
 	return slices.DeleteFunc(u.region.liveMembers(u.group.group), func(i instance) bool { return hasLabels(i.spec.labels, marks) })
 }
 
 // setUp makes a new version of the launch template and points the Auto Scaling group at it (EKS
 // E02, E03).
 func (u *updater) setUp(ctx context.Context) error {
-	if err := wait(ctx, u.options().Setup); err != nil {
+	if err := sleep(ctx, u.options().Setup); err != nil {
 		return err
 	}
-	return u.region.do(func(now time.Time) error {
+	return u.region.update(func(now time.Time) error {
 		r, n, to := u.region, u.group, u.update.to
 		data := TemplateVersion{Image: to.image, InstanceType: n.spec.InstanceType, UserData: n.spec.userData(to)}.data()
-		v := r.templates[n.template].addVersion(data, "", r.nextBirth(), now)
-		r.groups[n.group].mixed = n.spec.policy(TemplateRef{ID: n.template, Version: strconv.Itoa(v.number)})
+		v := r.templates[n.template].addVersion(data, "", r.nextBirthOrder(), now)
+		r.groups[n.group].mixed = n.spec.mixedPolicy(TemplateRef{ID: n.template, Version: strconv.Itoa(v.number)})
 		return nil
 	})
 }
@@ -184,7 +186,7 @@ func (u *updater) scaleUp(ctx context.Context) error {
 // failed updates, it starts from the size before the first of them. It reports whether any node needs a replacement.
 func (u *updater) raiseSize() bool {
 	old := u.outdated()
-	_ = u.region.do(func(now time.Time) error {
+	_ = u.region.update(func(now time.Time) error {
 		g, n := u.region.groups[u.group.group], u.group
 		u.expected = g.desired
 		if len(old) == 0 {
@@ -193,7 +195,7 @@ func (u *updater) raiseSize() bool {
 		if n.before == nil {
 			n.before = &groupSize{g.max, g.desired}
 		}
-		surge := max(2*len(g.spec.Zones), u.width())
+		surge := max(2*len(g.spec.Zones), u.maxUnavailable())
 		g.max = max(g.max, n.before.max+surge)
 		g.setDesired(max(g.desired, n.before.desired+surge), now, "an update of the managed node group")
 		u.expected = g.desired
@@ -202,9 +204,9 @@ func (u *updater) raiseSize() bool {
 	return len(old) > 0
 }
 
-// width returns how many nodes may be unavailable at the same time (EKS E05, E06). A percentage is rounded down, but to at least
+// maxUnavailable returns how many nodes may be unavailable at the same time (EKS E05, E06). A percentage is rounded down, but to at least
 // one node (EKS E08).
-func (u *updater) width() int {
+func (u *updater) maxUnavailable() int {
 	c := u.group.shown.UpdateConfig
 	if c.MaxUnavailablePercentage == nil {
 		return int(aws.ToInt32(c.MaxUnavailable))
@@ -232,7 +234,7 @@ func (u *updater) newNodesAreReady(ctx context.Context) (bool, []string) {
 			continue
 		}
 		delete(zones, i.zone)
-		if ok, err := u.drainer().IsReady(ctx, i.node, u.marks()); err != nil || !ok {
+		if ok, err := u.drainer().IsReady(ctx, i.node, u.currentLabels()); err != nil || !ok {
 			missing = append(missing, i.id)
 		}
 	}
@@ -248,10 +250,10 @@ func (u *updater) awaitNodes(ctx context.Context, ready func(context.Context) (b
 			return nil
 		}
 		if time.Now().After(late) {
-			return failure(ekstypes.ErrorCodeNodeCreationFailure,
+			return newUpdateError(ekstypes.ErrorCodeNodeCreationFailure,
 				"Couldn't proceed with upgrade process as new nodes are not joining node group "+u.group.spec.Name, missing...)
 		}
-		if err := wait(ctx, 5*u.region.opts.Tick); err != nil {
+		if err := sleep(ctx, 5*u.region.opts.Tick); err != nil {
 			return err
 		}
 	}
@@ -260,7 +262,7 @@ func (u *updater) awaitNodes(ctx context.Context, ready func(context.Context) (b
 // fence keeps new pods off a node (EKS E30).
 func (u *updater) fence(ctx context.Context, node string) error {
 	if err := u.drainer().Fence(ctx, node, u.options().TaintFirst); err != nil {
-		return failure(ekstypes.ErrorCodeClusterUnreachable, err.Error(), node)
+		return newUpdateError(ekstypes.ErrorCodeClusterUnreachable, err.Error(), node)
 	}
 	return nil
 }
@@ -270,13 +272,13 @@ func (u *updater) fence(ctx context.Context, node string) error {
 func (u *updater) replaceNodes(ctx context.Context) error {
 	u.taken = map[string]bool{}
 	u.region.mu.Lock()
-	width, draw := u.width(), rand.New(rand.NewPCG(u.options().Seed, uint64(len(u.group.updates))))
+	width, draw := u.maxUnavailable(), rand.New(rand.NewPCG(u.options().Seed, uint64(len(u.group.updates))))
 	u.region.mu.Unlock()
 	var turns sync.WaitGroup
 	for range width {
 		turns.Go(func() {
 			for i, ok := u.takeNode(draw); ok && ctx.Err() == nil; i, ok = u.takeNode(draw) {
-				u.noteFailure(u.replaceNode(ctx, i))
+				u.recordFailure(u.replaceNode(ctx, i))
 			}
 		})
 	}
@@ -300,13 +302,13 @@ func (u *updater) takeNode(draw *rand.Rand) (instance, bool) {
 	return i, true
 }
 
-// noteFailure keeps the first failure. It adds the resources of later failures of the same kind.
-func (u *updater) noteFailure(err error) {
+// recordFailure keeps the first failure. It adds the resources of later failures of the same kind.
+func (u *updater) recordFailure(err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	var e *updateError
 	if err != nil && !errors.As(err, &e) {
-		e = failure(ekstypes.ErrorCodeUnknown, err.Error())
+		e = newUpdateError(ekstypes.ErrorCodeUnknown, err.Error())
 	}
 	switch {
 	case e == nil:
@@ -329,7 +331,7 @@ func (u *updater) replaceNode(ctx context.Context, i instance) error {
 	if err := u.drain(ctx, i.node); err != nil {
 		return err
 	}
-	if err := wait(ctx, u.options().Settle); err != nil {
+	if err := sleep(ctx, u.options().Settle); err != nil {
 		return err
 	}
 	if err := u.terminate(ctx, i, false); err != nil {
@@ -345,7 +347,7 @@ func (u *updater) replaceNode(ctx context.Context, i instance) error {
 }
 
 func (u *updater) setDraining(change func([]string) []string) {
-	_ = u.region.do(func(time.Time) error {
+	_ = u.region.update(func(time.Time) error {
 		u.update.draining = change(u.update.draining)
 		return nil
 	})
@@ -355,12 +357,12 @@ func (u *updater) setDraining(change func([]string) []string) {
 // deleted (EKS E43). The failure names the node, not the pod (EKS E52).
 func (u *updater) drain(ctx context.Context, node string) error {
 	limit := u.options().DrainLimit
-	err := u.region.drainWithin(ctx, u.drainer(), node, limit)
+	err := u.region.drainWhenAllowed(ctx, u.drainer(), node, limit)
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if !u.update.force {
-		return failure(ekstypes.ErrorCodePodEvictionFailure,
+		return newUpdateError(ekstypes.ErrorCodePodEvictionFailure,
 			"Reached max retries while trying to evict pods from nodes in node group "+u.group.spec.Name, node)
 	}
 	_ = u.drainer().DeletePods(ctx, node, limit) // with force the node is replaced even if pods are left
@@ -370,9 +372,9 @@ func (u *updater) drain(ctx context.Context, node string) error {
 // terminate makes the Auto Scaling group terminate an instance and waits until it is gone. An instance that is already gone is no
 // error.
 func (u *updater) terminate(ctx context.Context, i instance, decrement bool) error {
-	err := u.region.do(func(now time.Time) error {
+	err := u.region.update(func(now time.Time) error {
 		g := u.region.groups[i.group]
-		if !live(u.region.instances[i.id]) {
+		if !isLive(u.region.instances[i.id]) {
 			return nil
 		}
 		if decrement {
@@ -385,7 +387,7 @@ func (u *updater) terminate(ctx context.Context, i instance, decrement bool) err
 	if err != nil {
 		return err
 	}
-	_, err = u.region.wait(ctx, u.options().NodeLimit, func() bool {
+	_, err = u.region.waitUntil(ctx, u.options().NodeLimit, func() bool {
 		now, known := u.region.instances[i.id]
 		return !known || now.left
 	})
@@ -395,8 +397,8 @@ func (u *updater) terminate(ctx context.Context, i instance, decrement bool) err
 // groupIsFull reports whether the group has its desired size and all its current nodes are Ready.
 func (u *updater) groupIsFull(ctx context.Context) (bool, []string) {
 	u.region.mu.Lock()
-	members, marks := u.region.liveMembers(u.group.group), u.marks()
-	full := units(members) >= u.region.groups[u.group.group].desired
+	members, marks := u.region.liveMembers(u.group.group), u.currentLabels()
+	full := totalUnits(members) >= u.region.groups[u.group.group].desired
 	u.region.mu.Unlock()
 	var missing []string
 	for _, i := range members {
@@ -423,7 +425,7 @@ func (u *updater) scaleDown(ctx context.Context) error {
 			return err
 		}
 		// The node is terminated even if pods are left.
-		_ = u.region.drainWithin(ctx, u.drainer(), i.node, u.options().DrainLimit)
+		_ = u.region.drainWhenAllowed(ctx, u.drainer(), i.node, u.options().DrainLimit)
 		if err := u.terminate(ctx, i, true); err != nil {
 			return err
 		}
@@ -439,5 +441,5 @@ func (u *updater) nextSurplus() (instance, bool) {
 	if before == nil || g.desired > u.expected || g.desired <= before.desired {
 		return instance{}, false
 	}
-	return victim(u.region.liveMembers(g.name))
+	return nextToTerminate(u.region.liveMembers(g.name))
 }

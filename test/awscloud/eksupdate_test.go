@@ -15,10 +15,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// ended waits for the end of the newest update and returns it as EKS describes it.
-func (m *managed) ended() *ekstypes.Update {
+// awaitEnd waits for the end of the newest update and returns it as EKS describes it.
+func (m *managed) waitForEnd() *ekstypes.Update {
 	m.t.Helper()
-	return m.update(m.until(awscloud.UpdateState.Ended).ID)
+	return m.update(m.waitForUpdate(awscloud.UpdateState.Ended).ID)
 }
 
 // images lists the instances in service of the node group by image.
@@ -48,10 +48,10 @@ func minimal(s *awscloud.NodegroupSpec) { s.Strategy = ekstypes.NodegroupUpdateS
 
 func TestUpdateReplacesTheNodes(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{}, nil)
-	begun := must(m.begin(nil))(t)
+	begun := must(m.requestUpdate(nil))(t)
 	equal(t, "type and status", [2]string{string(begun.Type), string(begun.Status)}, [2]string{"VersionUpdate", "InProgress"})
 	equal(t, "status meanwhile", m.nodegroup().Status, ekstypes.NodegroupStatusUpdating)
-	u := m.ended()
+	u := m.waitForEnd()
 	equal(t, "end", u.Status, ekstypes.UpdateStatusSuccessful)
 	n, images := m.nodegroup(), m.images()
 	equal(t, "what is shown", [3]string{string(n.Status), *n.Version, *n.ReleaseVersion}, [3]string{"ACTIVE", "1.33", release133})
@@ -78,8 +78,8 @@ func TestEKSUpdateRaisesGroupSizeBySurge(t *testing.T) {
 				s.Group.Zones, s.Group.Counts = []string{zoneA, zoneB, zoneC}[:len(test.nodes)], test.nodes
 			})
 			m.BlockDrains()
-			must(m.begin(nil))(t)
-			m.until(func(s awscloud.UpdateState) bool { return s.Phase == awscloud.PhaseUpgrade })
+			must(m.requestUpdate(nil))(t)
+			m.waitForUpdate(func(s awscloud.UpdateState) bool { return s.Phase == awscloud.PhaseUpgrade })
 			equal(t, "desired", m.sizes(), []int{4, 4 + test.want})
 		})
 	}
@@ -88,8 +88,8 @@ func TestEKSUpdateRaisesGroupSizeBySurge(t *testing.T) {
 // TestMinimalUpdateStrategyNeverGrowsTheGroup checks that the group never grows, and that each node is replaced before the next (EKS E09, E50).
 func TestMinimalUpdateStrategyNeverGrowsTheGroup(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{}, minimal)
-	must(m.begin(nil))(t)
-	equal(t, "end", m.ended().Status, ekstypes.UpdateStatusSuccessful)
+	must(m.requestUpdate(nil))(t)
+	equal(t, "end", m.waitForEnd().Status, ekstypes.UpdateStatusSuccessful)
 	equal(t, "new nodes", len(m.images()["ami-133"]), 3)
 	equal(t, "desired sizes", m.sizes(), []int{3})
 	for _, s := range m.Timeline(m.group) {
@@ -102,8 +102,8 @@ func TestMinimalUpdateStrategyNeverGrowsTheGroup(t *testing.T) {
 func TestMissingNewNodesFailTheUpdate(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{NodeLimit: 300 * time.Millisecond}, nil)
 	m.LimitCapacity(zoneB, 0)
-	must(m.begin(nil))(t)
-	u := m.ended()
+	must(m.requestUpdate(nil))(t)
+	u := m.waitForEnd()
 	equal(t, "end", u.Status, ekstypes.UpdateStatusFailed)
 	equal(t, "code (EKS E25, E33)", u.Errors[0].ErrorCode, ekstypes.ErrorCodeNodeCreationFailure)
 	equal(t, "old nodes (EKS E24)", len(m.images()["ami-132"]), 3)
@@ -117,8 +117,8 @@ func TestBlockedDrain(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{DrainLimit: 300 * time.Millisecond, Seed: 3}, minimal)
 	blocked := must(m.Group(m.group))(t).Instances[0].Node
 	m.BlockDrains(blocked)
-	first := must(m.begin(nil))(t)
-	u := m.ended()
+	first := must(m.requestUpdate(nil))(t)
+	u := m.waitForEnd()
 	equal(t, "end", u.Status, ekstypes.UpdateStatusFailed)
 	equal(t, "errors", u.Errors, []ekstypes.ErrorDetail{{
 		ErrorCode:    ekstypes.ErrorCodePodEvictionFailure,
@@ -127,11 +127,11 @@ func TestBlockedDrain(t *testing.T) {
 	}})
 	replaced := m.images()["ami-133"]
 	m.UnblockDrains()
-	second := must(m.begin(nil))(t)
+	second := must(m.requestUpdate(nil))(t)
 	if *second.Id == *first.Id {
 		t.Error("the second update is the first")
 	}
-	equal(t, "end of the second", m.ended().Status, ekstypes.UpdateStatusSuccessful)
+	equal(t, "end of the second", m.waitForEnd().Status, ekstypes.UpdateStatusSuccessful)
 	now := m.images()["ami-133"]
 	equal(t, "nodes", len(now), 3)
 	for _, id := range replaced {
@@ -146,24 +146,24 @@ func TestBlockedDrain(t *testing.T) {
 func TestSecondUpdateStartsFromTheFirstSize(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{DrainLimit: 100 * time.Millisecond}, nil)
 	m.BlockDrains()
-	must(m.begin(nil))(t)
-	equal(t, "end", m.ended().Status, ekstypes.UpdateStatusFailed)
+	must(m.requestUpdate(nil))(t)
+	equal(t, "end", m.waitForEnd().Status, ekstypes.UpdateStatusFailed)
 	m.UnblockDrains()
-	must(m.begin(nil))(t)
-	equal(t, "end", m.ended().Status, ekstypes.UpdateStatusSuccessful)
+	must(m.requestUpdate(nil))(t)
+	equal(t, "end", m.waitForEnd().Status, ekstypes.UpdateStatusSuccessful)
 	equal(t, "desired sizes", m.sizes(), []int{3, 7, 6, 5, 4, 3})
 }
 
 func TestUpdateKeepsSizeThatAutoscalerSet(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{DrainLimit: time.Hour}, nil)
 	m.BlockDrains()
-	must(m.begin(nil))(t)
-	m.until(func(s awscloud.UpdateState) bool { return len(s.Draining) == 1 })
+	must(m.requestUpdate(nil))(t)
+	m.waitForUpdate(func(s awscloud.UpdateState) bool { return len(s.Draining) == 1 })
 	if err := m.SetDesired(m.group, 8); err != nil {
 		t.Fatal(err)
 	}
 	m.UnblockDrains()
-	equal(t, "end (EKS E61)", m.ended().Status, ekstypes.UpdateStatusSuccessful)
+	equal(t, "end (EKS E61)", m.waitForEnd().Status, ekstypes.UpdateStatusSuccessful)
 	s := must(m.Group(m.group))(t)
 	equal(t, "desired and maximum", [2]int{s.Desired, s.Max}, [2]int{8, 8})
 }
@@ -176,16 +176,16 @@ func TestTimeLimitDoesNotRunWhileDrainIsHeld(t *testing.T) {
 	for _, i := range must(m.Group(m.group))(t).Instances {
 		nodes = append(nodes, i.Node)
 	}
-	release := m.HoldDrains(nodes...)
-	must(m.begin(nil))(t)
-	m.until(func(s awscloud.UpdateState) bool { return len(s.Draining) == 1 })
+	release := m.PostponeDrains(nodes...)
+	must(m.requestUpdate(nil))(t)
+	m.waitForUpdate(func(s awscloud.UpdateState) bool { return len(s.Draining) == 1 })
 	held, end := context.WithTimeout(t.Context(), 2*limit)
 	defer end()
-	if u, err := m.WaitUpdate(held, "shop", "web", func(s awscloud.UpdateState) bool { return len(s.Errors) > 0 || len(s.Draining) == 0 }); err == nil {
+	if u, err := m.WaitForUpdate(held, "shop", "web", func(s awscloud.UpdateState) bool { return len(s.Errors) > 0 || len(s.Draining) == 0 }); err == nil {
 		t.Errorf("the drain went on though it was held: %+v", u)
 	}
 	release()
-	equal(t, "end", m.ended().Status, ekstypes.UpdateStatusSuccessful)
+	equal(t, "end", m.waitForEnd().Status, ekstypes.UpdateStatusSuccessful)
 }
 
 // TestFailUpdateInjectsEachErrorCode fails updates with each error code of EKS, in all phases.
@@ -198,12 +198,12 @@ func TestFailUpdateInjectsEachErrorCode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		must(m.begin(nil))(t)
-		equal(t, "phase", m.until(awscloud.UpdateState.Ended).Phase, phase)
-		equal(t, string(code), m.ended().Errors, []ekstypes.ErrorDetail{{ErrorCode: code, ErrorMessage: aws.String("so it is"), ResourceIds: []string{"i-1"}}})
+		must(m.requestUpdate(nil))(t)
+		equal(t, "phase", m.waitForUpdate(awscloud.UpdateState.Ended).Phase, phase)
+		equal(t, string(code), m.waitForEnd().Errors, []ekstypes.ErrorDetail{{ErrorCode: code, ErrorMessage: aws.String("so it is"), ResourceIds: []string{"i-1"}}})
 	}
-	must(m.begin(nil))(t)
-	equal(t, "the next", m.ended().Status, ekstypes.UpdateStatusSuccessful)
+	must(m.requestUpdate(nil))(t)
+	equal(t, "the next", m.waitForEnd().Status, ekstypes.UpdateStatusSuccessful)
 	if err := m.FailUpdate("shop", "x", awscloud.UpdateFailure{}); err == nil {
 		t.Error("a failure was planned for a node group that does not exist")
 	}
@@ -227,53 +227,55 @@ func TestNodegroupHealthIssuesAreShown(t *testing.T) {
 // TestNodegroupStatusLagsBehindUpdateStatus checks that DescribeUpdate shows an update's status at once and DescribeNodegroup does not.
 func TestNodegroupStatusLagsBehindUpdateStatus(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{StatusLag: time.Hour}, nil)
-	u := must(m.begin(nil))(t)
+	u := must(m.requestUpdate(nil))(t)
 	equal(t, "status of the group", m.nodegroup().Status, ekstypes.NodegroupStatusActive)
 	equal(t, "status of the update", m.update(*u.Id).Status, ekstypes.UpdateStatusInProgress)
-	equal(t, "end", m.ended().Status, ekstypes.UpdateStatusSuccessful)
+	equal(t, "end", m.waitForEnd().Status, ekstypes.UpdateStatusSuccessful)
 }
 
-// notes is a Drainer that records its calls and their nodes. Every Node is Ready.
-type notes struct {
+// drainRecorder is a Drainer that records its calls and their nodes. Every Node is Ready.
+type drainRecorder struct {
 	mu    sync.Mutex
 	calls []string
 	fail  error // of every drain
 }
 
-func (n *notes) add(verb, node string) {
+func (n *drainRecorder) record(verb, node string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.calls = append(n.calls, verb+" "+node)
 }
 
-func (n *notes) IsReady(context.Context, string, map[string]string) (bool, error) { return true, nil }
+func (n *drainRecorder) IsReady(context.Context, string, map[string]string) (bool, error) {
+	return true, nil
+}
 
-func (n *notes) Fence(_ context.Context, node string, taint bool) error {
+func (n *drainRecorder) Fence(_ context.Context, node string, taint bool) error {
 	if taint {
-		n.add("taint", node)
+		n.record("taint", node)
 	} else {
-		n.add("cordon", node)
+		n.record("cordon", node)
 	}
 	return nil
 }
 
-func (n *notes) Unfence(_ context.Context, node string) error {
-	n.add("unfence", node)
+func (n *drainRecorder) Unfence(_ context.Context, node string) error {
+	n.record("unfence", node)
 	return nil
 }
 
-func (n *notes) Drain(_ context.Context, node string, _ time.Duration) error {
-	n.add("drain", node)
+func (n *drainRecorder) Drain(_ context.Context, node string, _ time.Duration) error {
+	n.record("drain", node)
 	return n.fail
 }
 
-func (n *notes) DeletePods(_ context.Context, node string, _ time.Duration) error {
-	n.add("delete", node)
+func (n *drainRecorder) DeletePods(_ context.Context, node string, _ time.Duration) error {
+	n.record("delete", node)
 	return nil
 }
 
-// of lists the nodes of a method's calls, in order.
-func (n *notes) of(verb string) []string {
+// callsFor lists the nodes of a method's calls, in order.
+func (n *drainRecorder) nodesOf(verb string) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var out []string
@@ -287,10 +289,10 @@ func (n *notes) of(verb string) []string {
 
 func TestOldNodesAreFencedBeforeTheFirstDrain(t *testing.T) {
 	for verb, taint := range map[string]bool{"cordon": false, "taint": true} {
-		n := &notes{}
+		n := &drainRecorder{}
 		m := startManaged(t, awscloud.EKSOptions{Drainer: n, TaintFirst: taint}, nil)
-		must(m.begin(nil))(t)
-		m.ended()
+		must(m.requestUpdate(nil))(t)
+		m.waitForEnd()
 		var firstDrain int
 		for i, c := range slices.Backward(n.calls) {
 			if strings.HasPrefix(c, "drain ") {
@@ -298,39 +300,39 @@ func TestOldNodesAreFencedBeforeTheFirstDrain(t *testing.T) {
 			}
 		}
 		equal(t, verb+" of three nodes first (EKS E30, E47)", firstDrain, 3)
-		equal(t, verb, len(n.of(verb)), 7) // including the four nodes that scale down takes
+		equal(t, verb, len(n.nodesOf(verb)), 7) // including the four nodes that scale down takes
 	}
 }
 
 func TestForcedUpdateDeletesPodsThatAreLeft(t *testing.T) {
-	n := &notes{fail: context.DeadlineExceeded}
+	n := &drainRecorder{fail: context.DeadlineExceeded}
 	m := startManaged(t, awscloud.EKSOptions{Drainer: n}, minimal)
-	must(m.begin(func(in *eks.UpdateNodegroupVersionInput) { in.Force = true }))(t)
-	equal(t, "end", m.ended().Status, ekstypes.UpdateStatusSuccessful)
-	equal(t, "deleted after the limit (EKS E43)", n.of("delete"), n.of("drain"))
+	must(m.requestUpdate(func(in *eks.UpdateNodegroupVersionInput) { in.Force = true }))(t)
+	equal(t, "end", m.waitForEnd().Status, ekstypes.UpdateStatusSuccessful)
+	equal(t, "deleted after the limit (EKS E43)", n.nodesOf("delete"), n.nodesOf("drain"))
 }
 
 func TestFailedUpdateLeavesNodesUnschedulable(t *testing.T) {
 	for uncordon, want := range map[bool]int{false: 0, true: 3} {
-		n := &notes{fail: context.DeadlineExceeded}
+		n := &drainRecorder{fail: context.DeadlineExceeded}
 		m := startManaged(t, awscloud.EKSOptions{Drainer: n, UncordonOnFail: uncordon}, nil)
-		must(m.begin(nil))(t)
-		equal(t, "end", m.ended().Status, ekstypes.UpdateStatusFailed)
-		equal(t, "opened nodes", len(n.of("unfence")), want)
+		must(m.requestUpdate(nil))(t)
+		equal(t, "end", m.waitForEnd().Status, ekstypes.UpdateStatusFailed)
+		equal(t, "opened nodes", len(n.nodesOf("unfence")), want)
 	}
 }
 
 // TestSeedDecidesOrderOfNodes checks that the order of nodes is random (EKS E40), and that the same seed gives the same order.
 func TestSeedDecidesOrderOfNodes(t *testing.T) {
 	order := func(seed uint64) []string {
-		n := &notes{}
+		n := &drainRecorder{}
 		m := startManaged(t, awscloud.EKSOptions{Drainer: n, Seed: seed}, func(s *awscloud.NodegroupSpec) {
 			minimal(s)
 			s.Group.Counts, s.Group.Max = []int{3, 3}, 6
 		})
-		must(m.begin(nil))(t)
-		m.ended()
-		return n.of("drain")
+		must(m.requestUpdate(nil))(t)
+		m.waitForEnd()
+		return n.nodesOf("drain")
 	}
 	first := order(1)
 	equal(t, "the order of the same seed", order(1), first)
@@ -344,9 +346,9 @@ func TestSeedDecidesOrderOfNodes(t *testing.T) {
 func TestParallelDrains(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{DrainLimit: 500 * time.Millisecond}, func(s *awscloud.NodegroupSpec) { s.MaxUnavailable = 2 })
 	m.BlockDrains()
-	must(m.begin(nil))(t)
-	two := m.until(func(s awscloud.UpdateState) bool { return len(s.Draining) == 2 })
-	failed := m.ended().Errors[0].ResourceIds
+	must(m.requestUpdate(nil))(t)
+	two := m.waitForUpdate(func(s awscloud.UpdateState) bool { return len(s.Draining) == 2 })
+	failed := m.waitForEnd().Errors[0].ResourceIds
 	slices.Sort(two.Draining)
 	slices.Sort(failed)
 	equal(t, "nodes", failed, two.Draining)

@@ -11,11 +11,11 @@ import (
 
 func elbOperations() map[string]operation {
 	return map[string]operation{
-		"DescribeTargetGroupAttributes": reading((*region).describeTargetGroupAttributes),
-		"DescribeTargetHealth":          reading((*region).describeTargetHealth),
+		"DescribeTargetGroupAttributes": readOperation((*region).describeTargetGroupAttributes),
+		"DescribeTargetHealth":          readOperation((*region).describeTargetHealth),
 
-		"RegisterTargets":   changing((*region).registerTargets),
-		"DeregisterTargets": changing((*region).deregisterTargets),
+		"RegisterTargets":   changeOperation((*region).registerTargets),
+		"DeregisterTargets": changeOperation((*region).deregisterTargets),
 	}
 }
 
@@ -25,7 +25,7 @@ func (r *region) targetGroup(arn *string) (*targetGroup, error) {
 	g, ok := r.balancers.groups[aws.ToString(arn)]
 	switch {
 	case !ok:
-		return nil, refuse("TargetGroupNotFound", "One or more target groups not found")
+		return nil, clientError("TargetGroupNotFound", "One or more target groups not found")
 	case g.spec.Account != r.opts.Account:
 		return nil, &apiError{Code: "AccessDenied", Message: "User is not authorized to perform this operation on the target group of another account", Status: 403}
 	}
@@ -40,7 +40,7 @@ func (r *region) describeTargetGroupAttributes(in *lb.DescribeTargetGroupAttribu
 	attribute := func(key, value string) lt.TargetGroupAttribute {
 		return lt.TargetGroupAttribute{Key: aws.String(key), Value: aws.String(value)}
 	}
-	seconds := (g.spec.Said + time.Second - 1) / time.Second
+	seconds := (g.spec.ShownDelay + time.Second - 1) / time.Second
 	return &lb.DescribeTargetGroupAttributesOutput{Attributes: []lt.TargetGroupAttribute{
 		attribute("stickiness.enabled", "false"), attribute("deregistration_delay.timeout_seconds", strconv.Itoa(int(seconds))),
 	}}, nil
@@ -54,7 +54,7 @@ func (r *region) describeTargetHealth(in *lb.DescribeTargetHealthInput) (*lb.Des
 	}
 	out := &lb.DescribeTargetHealthOutput{TargetHealthDescriptions: []lt.TargetHealthDescription{}}
 	if len(in.Include) > 0 {
-		return nil, notModelled("Include of DescribeTargetHealth")
+		return nil, notModelledError("Include of DescribeTargetHealth")
 	}
 	describe := func(t target, health *lt.TargetHealth) {
 		out.TargetHealthDescriptions = append(out.TargetHealthDescriptions, lt.TargetHealthDescription{
@@ -68,7 +68,7 @@ func (r *region) describeTargetHealth(in *lb.DescribeTargetHealthInput) (*lb.Des
 	}
 	for _, asked := range in.Targets {
 		t := target{id: aws.ToString(asked.Id), port: portOf(asked)}
-		if i := g.find(t.id, t.port); i >= 0 {
+		if i := g.findTarget(t.id, t.port); i >= 0 {
 			describe(g.targets[i], g.targets[i].health())
 		} else {
 			describe(t, &lt.TargetHealth{State: lt.TargetHealthStateEnumUnused, Reason: lt.TargetHealthReasonEnumNotRegistered})

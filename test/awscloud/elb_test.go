@@ -16,9 +16,9 @@ import (
 // TestTargetsDrain registers and deregisters targets through the API. A deregistered target drains for the delay and is unused
 // after that.
 func TestTargetsDrain(t *testing.T) {
-	c, _ := start(t, fast())
+	c, _ := start(t, shortTimes())
 	client := lb.NewFromConfig(config(c))
-	arn := c.AddTargetGroup(awscloud.TargetGroupSpec{Name: "web", IP: true, Delay: 500 * time.Millisecond, Said: 5 * time.Minute})
+	arn := c.AddTargetGroup(awscloud.TargetGroupSpec{Name: "web", IP: true, Delay: 500 * time.Millisecond, ShownDelay: 5 * time.Minute})
 	attributes := must(client.DescribeTargetGroupAttributes(t.Context(), &lb.DescribeTargetGroupAttributesInput{TargetGroupArn: &arn}))(t)
 	if !slices.ContainsFunc(attributes.Attributes, func(a lt.TargetGroupAttribute) bool {
 		return *a.Key == "deregistration_delay.timeout_seconds" && *a.Value == "300"
@@ -57,7 +57,7 @@ func TestTargetsDrain(t *testing.T) {
 
 // TestTargetGroupsAreRefused asks for target groups that do not exist or belong to another account.
 func TestTargetGroupsAreRefused(t *testing.T) {
-	c, _ := start(t, fast())
+	c, _ := start(t, shortTimes())
 	client := lb.NewFromConfig(config(c))
 	theirs := c.AddTargetGroup(awscloud.TargetGroupSpec{Name: "theirs", Account: "999999999999", Delay: time.Second})
 	for arn, code := range map[string]string{theirs: "AccessDenied", theirs + "0": "TargetGroupNotFound"} {

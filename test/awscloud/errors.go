@@ -22,16 +22,18 @@ func asAPIError(err error) *apiError {
 
 func (e *apiError) Error() string { return e.Code + ": " + e.Message }
 
-// refuse returns a client error with status 400.
-func refuse(code, format string, args ...any) *apiError {
+// clientError returns a client error with status 400.
+func clientError(code, format string, args ...any) *apiError {
 	return &apiError{Code: code, Message: fmt.Sprintf(format, args...), Status: http.StatusBadRequest}
 }
 
-// invalid returns the ValidationError that Auto Scaling answers to nearly everything it refuses.
-func invalid(format string, args ...any) *apiError { return refuse("ValidationError", format, args...) }
+// validationError returns the ValidationError that Auto Scaling answers to nearly everything it refuses.
+func validationError(format string, args ...any) *apiError {
+	return clientError("ValidationError", format, args...)
+}
 
-// notModelled refuses a request that AWS would accept and the stand-in does not model. The SDK does not retry status 501.
-func notModelled(format string, args ...any) *apiError {
+// notModelledError refuses a request that AWS would accept and the stand-in does not model. The SDK does not retry status 501.
+func notModelledError(format string, args ...any) *apiError {
 	return &apiError{
 		Code:    "NotModelled",
 		Message: "the stand-in does not model " + fmt.Sprintf(format, args...),

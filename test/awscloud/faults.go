@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Fault makes the next calls of an operation fail.
+// InjectFault makes the next calls of an operation fail.
 type Fault struct {
 	Service   string // autoscaling, ec2, eks, elasticloadbalancing, iam, ssm, sts; empty: any
 	Operation string // empty: any
@@ -25,14 +25,14 @@ func (f Fault) matches(service, operation string) bool {
 	return (f.Service == "" || f.Service == service) && (f.Operation == "" || f.Operation == operation)
 }
 
-// answer returns the error that the client gets.
+// write returns the error that the client gets.
 func (f Fault) answer() *apiError {
-	status, message := usualFault(f.Code)
+	status, message := usualStatusAndMessage(f.Code)
 	return &apiError{Code: f.Code, Message: cmp.Or(f.Message, message), Status: cmp.Or(f.Status, status)}
 }
 
-// usualFault returns the status and the message that AWS sends with a code.
-func usualFault(code string) (status int, message string) {
+// usualStatusAndMessage returns the status and the message that AWS sends with a code.
+func usualStatusAndMessage(code string) (status int, message string) {
 	switch code {
 	case "Throttling", "ThrottlingException", "RateExceeded":
 		return http.StatusBadRequest, "Rate exceeded"
@@ -59,8 +59,8 @@ type faultPlan struct {
 	problem CredentialProblem
 }
 
-// take removes and returns the fault of a call, if one is planned.
-func (p *faultPlan) take(service, operation string) (Fault, bool) {
+// takeFault removes and returns the fault of a call, if one is planned.
+func (p *faultPlan) takeFault(service, operation string) (Fault, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := slices.IndexFunc(p.pending, func(f Fault) bool { return f.matches(service, operation) })
@@ -77,8 +77,8 @@ func (p *faultPlan) take(service, operation string) (Fault, bool) {
 	return f, true
 }
 
-// Fault makes calls fail. Faults for the same operation are used in the order in which they were added.
-func (c *Cloud) Fault(f Fault) {
+// InjectFault makes calls fail. Faults for the same operation are used in the order in which they were added.
+func (c *Cloud) InjectFault(f Fault) {
 	c.faults.mu.Lock()
 	defer c.faults.mu.Unlock()
 	c.faults.pending = append(c.faults.pending, f)
@@ -108,8 +108,8 @@ func (c *Cloud) RejectCredentials(p CredentialProblem) {
 	c.faults.problem = p
 }
 
-// rejection returns a service's error for rejected credentials, or nil if it accepts them. Each service has its own code.
-func (p *faultPlan) rejection(service string) *apiError {
+// credentialError returns a service's error for rejected credentials, or nil if it accepts them. Each service has its own code.
+func (p *faultPlan) credentialError(service string) *apiError {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.problem == CredentialsFine {
@@ -125,7 +125,7 @@ func (p *faultPlan) rejection(service string) *apiError {
 	switch service {
 	case "ec2":
 		if expired {
-			return refuse("RequestExpired", "Request has expired.")
+			return clientError("RequestExpired", "Request has expired.")
 		}
 		return &apiError{Code: "AuthFailure", Message: "AWS was not able to validate the provided access credentials", Status: http.StatusUnauthorized}
 	case "eks":

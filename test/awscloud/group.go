@@ -19,8 +19,8 @@ const (
 	processHealthCheck      = "HealthCheck"
 )
 
-// processes lists the processes that SuspendProcesses accepts.
-func processes() []string {
+// suspendableProcesses lists the processes that SuspendProcesses accepts.
+func suspendableProcesses() []string {
 	return []string{
 		processLaunch, processTerminate, "AddToLoadBalancer", "AlarmNotification", processAZRebalance,
 		processHealthCheck, "InstanceRefresh", processReplaceUnhealthy, "ScheduledActions",
@@ -67,7 +67,7 @@ func (g *group) resume(names []string) {
 // setDesired changes the desired capacity and remembers why.
 func (g *group) setDesired(n int, now time.Time, why string) {
 	if n != g.desired {
-		g.cause += sentence(now, "%s changing the desired capacity from %d to %d.  ", why, g.desired, n)
+		g.cause += causeSentence(now, "%s changing the desired capacity from %d to %d.  ", why, g.desired, n)
 		g.desired = n
 	}
 }
@@ -87,11 +87,11 @@ func (g *group) blockedZones(now time.Time) map[string]bool {
 	return out
 }
 
-// balance moves a group towards its desired capacity and towards equal zones.
-func (r *region) balance(g *group, now time.Time) {
-	r.replaceUnhealthy(g, now)
+// adjustGroup moves a group towards its desired capacity and towards equal zones.
+func (r *region) adjustGroup(g *group, now time.Time) {
+	r.terminateUnhealthy(g, now)
 	members := r.liveMembers(g.name)
-	if units(members) < g.desired && !g.isSuspended(processLaunch) {
+	if totalUnits(members) < g.desired && !g.isSuspended(processLaunch) {
 		r.launchMissing(g, members, now)
 	}
 	if !g.isSuspended(processTerminate) {
@@ -100,14 +100,14 @@ func (r *region) balance(g *group, now time.Time) {
 	r.rebalance(g, r.liveMembers(g.name), now)
 }
 
-// replaceUnhealthy terminates the instances whose machine has stopped. The group then launches the missing instances.
-func (r *region) replaceUnhealthy(g *group, now time.Time) {
+// terminateUnhealthy terminates the instances whose machine has stopped. The group then launches the missing instances.
+func (r *region) terminateUnhealthy(g *group, now time.Time) {
 	if g.isSuspended(processReplaceUnhealthy) || g.isSuspended(processHealthCheck) || g.isSuspended(processTerminate) {
 		return
 	}
 	for _, i := range r.liveMembers(g.name) {
 		if i.unhealthy {
-			r.terminate(g, i, now, sentence(now,
+			r.terminate(g, i, now, causeSentence(now,
 				"an instance was taken out of service in response to an EC2 health check indicating it has been terminated or stopped."))
 		}
 	}
@@ -116,16 +116,16 @@ func (r *region) replaceUnhealthy(g *group, now time.Time) {
 // launchMissing launches up to the desired capacity, each instance in the zone with the fewest. If a launch fails in a zone, the
 // group avoids the zone for a while and tries the next zone (balanced best effort).
 func (r *region) launchMissing(g *group, members []instance, now time.Time) {
-	n, have, blocked := load(members), units(members), g.blockedZones(now)
-	cause := sentence(now, "an instance was started in response to a difference between desired and actual capacity, increasing the capacity from %d to %d.", have, g.desired)
+	n, have, blocked := countByZone(members), totalUnits(members), g.blockedZones(now)
+	cause := causeSentence(now, "an instance was started in response to a difference between desired and actual capacity, increasing the capacity from %d to %d.", have, g.desired)
 	for have < g.desired {
-		zone, ok := launchZone(g.spec.Zones, n, blocked)
+		zone, ok := chooseLaunchZone(g.spec.Zones, n, blocked)
 		if !ok {
 			return
 		}
-		i, err := r.launch(g, zone, now, cause)
+		i, err := r.launchInstance(g, zone, now, cause)
 		if err != nil {
-			r.blockZone(g, zone, now, err)
+			r.avoidZone(g, zone, now, err)
 			blocked[zone] = true
 			continue
 		}
@@ -134,27 +134,27 @@ func (r *region) launchMissing(g *group, members []instance, now time.Time) {
 	}
 }
 
-// blockZone records a failed launch. The group avoids the zone until the time for a retry.
-func (r *region) blockZone(g *group, zone string, now time.Time, err error) {
-	r.failLaunch(g, now, asAPIError(err).Message)
+// avoidZone records a failed launch. The group avoids the zone until the time for a retry.
+func (r *region) avoidZone(g *group, zone string, now time.Time, err error) {
+	r.recordFailedLaunch(g, now, asAPIError(err).Message)
 	g.blocked = maps.Clone(g.blocked)
 	g.blocked[zone] = now.Add(r.opts.CapacityRetry)
 }
 
 // terminateSurplus shrinks a group that has more than its desired capacity, without any drain.
 func (r *region) terminateSurplus(g *group, members []instance, now time.Time) {
-	have := units(members)
-	for _, i := range surplus(members, g.desired) {
-		r.terminate(g, i, now, sentence(now,
+	have := totalUnits(members)
+	for _, i := range surplusInstances(members, g.desired) {
+		r.terminate(g, i, now, causeSentence(now,
 			"an instance was taken out of service in response to a difference between desired and actual capacity, shrinking the capacity from %d to %d.  ", have, g.desired)+
-			sentence(now, "instance %s was selected for termination.", i.id))
+			causeSentence(now, "instance %s was selected for termination.", i.id))
 	}
 }
 
 // rebalance launches one instance in the emptiest zone when the zones have differed by more than one for a while. Then the group
 // has one instance too many. Once the new instance is in service, one is terminated in the fullest zone.
 func (r *region) rebalance(g *group, members []instance, now time.Time) {
-	_, to, uneven := rebalanceZones(g.spec.Zones, members, g.blockedZones(now))
+	_, to, uneven := chooseRebalanceZones(g.spec.Zones, members, g.blockedZones(now))
 	if !uneven || g.isSuspended(processAZRebalance) || g.isSuspended(processLaunch) {
 		g.unbalanced = time.Time{}
 		return
@@ -162,45 +162,45 @@ func (r *region) rebalance(g *group, members []instance, now time.Time) {
 	if g.unbalanced.IsZero() {
 		g.unbalanced = now
 	}
-	have := units(members)
+	have := totalUnits(members)
 	settled := !slices.ContainsFunc(members, func(i instance) bool { return i.state == at.LifecycleStatePending })
-	if !settled || have < g.desired || have >= rebalanceCeiling(g.max) || now.Sub(g.unbalanced) < r.opts.Rebalance {
+	if !settled || have < g.desired || have >= maxDuringRebalance(g.max) || now.Sub(g.unbalanced) < r.opts.Rebalance {
 		return
 	}
-	i, err := r.launch(g, to, now, sentence(now,
+	i, err := r.launchInstance(g, to, now, causeSentence(now,
 		"instances were launched to balance instances in zones %s with other zones resulting in more than desired number of instances in the group.", to))
 	if err != nil {
-		r.blockZone(g, to, now, err)
+		r.avoidZone(g, to, now, err)
 		return
 	}
 	i.rebalance = true
 	r.instances[i.id] = i
 }
 
-// launch starts one instance in a zone. It fails as EC2 does: no capacity, unknown image, unknown template.
-func (r *region) launch(g *group, zone string, now time.Time, cause string) (instance, error) {
-	spec, err := r.launchSpec(g)
+// launchInstance starts one instance in a zone. It fails as EC2 does: no capacity, unknown image, unknown template.
+func (r *region) launchInstance(g *group, zone string, now time.Time, cause string) (instance, error) {
+	spec, err := r.resolveLaunchSpec(g)
 	if err != nil {
 		return instance{}, err
 	}
 	if r.freeAddresses(zone) <= 0 {
-		return instance{}, refuse("InsufficientFreeAddressesInSubnet", "There are not enough free addresses in subnet '%s' to satisfy the requested number of instances.", subnet(zone))
+		return instance{}, clientError("InsufficientFreeAddressesInSubnet", "There are not enough free addresses in subnet '%s' to satisfy the requested number of instances.", subnetID(zone))
 	}
-	if n, limited := r.room[zone]; limited && n <= 0 {
-		return instance{}, noCapacity(spec.kind, zone)
+	if n, limited := r.launchLimits[zone]; limited && n <= 0 {
+		return instance{}, noCapacityError(spec.kind, zone)
 	} else if limited {
-		r.room[zone] = n - 1
+		r.launchLimits[zone] = n - 1
 	}
 	i := r.newInstance(g, zone, spec, now)
-	i.activity = r.begin(g, now, "Launching a new EC2 instance: "+i.id, g.takeCause()+cause)
+	i.activity = r.beginActivity(g, now, "Launching a new EC2 instance: "+i.id, g.takeCause()+cause)
 	r.instances[i.id] = i
 	r.launched = append(r.launched, i.id)
 	return i, nil
 }
 
-// noCapacity returns EC2's error when a zone has no capacity of a type.
-func noCapacity(kind, zone string) *apiError {
-	return refuse("InsufficientInstanceCapacity",
+// noCapacityError returns EC2's error when a zone has no capacity of a type.
+func noCapacityError(kind, zone string) *apiError {
+	return clientError("InsufficientInstanceCapacity",
 		"We currently do not have sufficient %s capacity in the Availability Zone you requested (%s). Our system will be working on provisioning additional capacity.", kind, zone)
 }
 
@@ -213,7 +213,7 @@ func (r *region) newInstance(g *group, zone string, spec launchSpec, now time.Ti
 		id:         id,
 		group:      g.name,
 		zone:       zone,
-		subnet:     subnet(zone),
+		subnet:     subnetID(zone),
 		number:     int(r.counter),
 		spec:       spec,
 		weight:     spec.capacity(),
@@ -238,21 +238,21 @@ func (r *region) nodeName(third, fourth int) string {
 
 // terminate takes an instance out of its group and stops it.
 func (r *region) terminate(g *group, i instance, now time.Time, cause string) at.Activity {
-	after := takeOut(i, g.spec.TerminatingHook, r.opts, now)
-	if drained := r.detach(g, i, now); drained.After(now) && !stopped(i) {
-		after = holdBack(i, g.spec.TerminatingHook, drained, now)
+	after := beginTermination(i, g.spec.TerminatingHook, r.opts, now)
+	if drained := r.deregisterInstance(g, i, now); drained.After(now) && !isStopped(i) {
+		after = beginTerminationAfterDrain(i, g.spec.TerminatingHook, drained, now)
 	}
-	after.activity = r.begin(g, now, "Terminating EC2 instance: "+i.id, g.takeCause()+cause)
-	r.replace(i, after, now)
+	after.activity = r.beginActivity(g, now, "Terminating EC2 instance: "+i.id, g.takeCause()+cause)
+	r.storeInstance(i, after, now)
 	return g.activities[len(g.activities)-1]
 }
 
-// allSpot and allOnDemand report the purchase options of a mixed instances policy. The default is On-Demand only.
-func allSpot(d *at.InstancesDistribution) bool {
+// isAllSpot and isAllOnDemand report the purchase options of a mixed instances policy. The default is On-Demand only.
+func isAllSpot(d *at.InstancesDistribution) bool {
 	return d != nil && aws.ToInt32(d.OnDemandBaseCapacity) == 0 &&
 		d.OnDemandPercentageAboveBaseCapacity != nil && *d.OnDemandPercentageAboveBaseCapacity == 0
 }
 
-func allOnDemand(d *at.InstancesDistribution) bool {
+func isAllOnDemand(d *at.InstancesDistribution) bool {
 	return d == nil || d.OnDemandPercentageAboveBaseCapacity == nil || *d.OnDemandPercentageAboveBaseCapacity == 100
 }

@@ -29,7 +29,7 @@ func ofVersion(s awscloud.GroupStatus, version string) (out []awscloud.InstanceS
 
 func TestGroupIsDescribedAsAdded(t *testing.T) {
 	host := &recorder{}
-	o := fast()
+	o := shortTimes()
 	o.Nodes = host
 	c, template := start(t, o)
 	addGroup(t, c, template, []int{2, 1}, nil)
@@ -61,7 +61,7 @@ func TestGroupIsDescribedAsAdded(t *testing.T) {
 
 func TestGroupLaunchesInTheEmptiestZone(t *testing.T) {
 	host := &recorder{}
-	o := fast()
+	o := shortTimes()
 	o.Nodes = host
 	c, template := start(t, o)
 	addGroup(t, c, template, []int{2, 1, 0}, nil)
@@ -83,7 +83,7 @@ func TestGroupLaunchesInTheEmptiestZone(t *testing.T) {
 
 func TestTerminateWithoutShrinkingReplacesInTheEmptiestZone(t *testing.T) {
 	host := &recorder{}
-	o := fast()
+	o := shortTimes()
 	o.Nodes = host
 	c, template := start(t, o)
 	addGroup(t, c, template, []int{1, 1, 1}, nil)
@@ -96,12 +96,12 @@ func TestTerminateWithoutShrinkingReplacesInTheEmptiestZone(t *testing.T) {
 	s := await(t, c, "the replacement", func(s awscloud.GroupStatus) bool { return inService(3)(s) && len(ofVersion(s, "2")) == 1 })
 	equal(t, "zones", counts(s), [3]int{1, 1, 1})
 	equal(t, "zone of the replacement", ofVersion(s, "2")[0].Zone, zoneB)
-	await(t, c, "the node's end", func(awscloud.GroupStatus) bool { return len(host.of(old.Node)) == 3 })
-	equal(t, "what the node went through", host.of(old.Node), []string{"boot", "stop", "delete"})
+	await(t, c, "the node's end", func(awscloud.GroupStatus) bool { return len(host.callsFor(old.Node)) == 3 })
+	equal(t, "what the node went through", host.callsFor(old.Node), []string{"boot", "stop", "delete"})
 }
 
 func TestTerminateRefuses(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1, 1, 1}, func(s *awscloud.GroupSpec) { s.Min = 3 })
 	id := status(t, c).Instances[0].ID
 	for name, tc := range map[string]struct {
@@ -132,7 +132,7 @@ func TestTerminateRefuses(t *testing.T) {
 }
 
 func TestTerminateShrinks(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{2, 1, 1}, nil)
 	s := status(t, c)
 	out := must(scaling(c).TerminateInstanceInAutoScalingGroup(t.Context(), &as.TerminateInstanceInAutoScalingGroupInput{
@@ -149,7 +149,7 @@ func TestTerminateShrinks(t *testing.T) {
 // AWS does not document whether a repeated call shrinks the group again for the same instance. The stand-in does so, and a client
 // must not repeat the call.
 func TestRepeatedTerminateShrinksGroupAgain(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1, 1, 1}, func(s *awscloud.GroupSpec) { s.TerminatingHook = time.Hour })
 	in := &as.TerminateInstanceInAutoScalingGroupInput{
 		InstanceId: aws.String(status(t, c).Instances[0].ID), ShouldDecrementDesiredCapacity: aws.Bool(true),
@@ -160,7 +160,7 @@ func TestRepeatedTerminateShrinksGroupAgain(t *testing.T) {
 }
 
 func TestTerminatingHookHoldsTheInstance(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1}, func(s *awscloud.GroupSpec) { s.TerminatingHook = time.Hour })
 	terminateFirst(t, c)
 	settle(t, c)
@@ -173,7 +173,7 @@ func TestTerminatingHookHoldsTheInstance(t *testing.T) {
 }
 
 func TestTerminatingHookEnds(t *testing.T) {
-	o := fast()
+	o := shortTimes()
 	c, template := start(t, o)
 	const hook = 200 * time.Millisecond
 	addGroup(t, c, template, []int{1}, func(s *awscloud.GroupSpec) { s.TerminatingHook = hook })
@@ -218,7 +218,7 @@ func TestUpdateGroupSizes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, template := start(t, fast())
+			c, template := start(t, shortTimes())
 			addGroup(t, c, template, []int{1, 1, 1}, func(s *awscloud.GroupSpec) { s.Min, s.Max = 1, 6 })
 			tc.in.AutoScalingGroupName = aws.String("g")
 			_, err := scaling(c).UpdateAutoScalingGroup(t.Context(), &tc.in)
@@ -235,7 +235,7 @@ func TestUpdateGroupSizes(t *testing.T) {
 }
 
 func TestUpdateGroupRefusesWhatIsNotModelled(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, nil, nil)
 	_, err := scaling(c).UpdateAutoScalingGroup(t.Context(), &as.UpdateAutoScalingGroupInput{
 		AutoScalingGroupName: aws.String("g"), HealthCheckType: aws.String("ELB"),
@@ -246,7 +246,7 @@ func TestUpdateGroupRefusesWhatIsNotModelled(t *testing.T) {
 }
 
 func TestUpdateGroupTemplate(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1}, func(s *awscloud.GroupSpec) { s.Template.Version = "1" })
 	must(scaling(c).UpdateAutoScalingGroup(t.Context(), &as.UpdateAutoScalingGroupInput{
 		AutoScalingGroupName: aws.String("g"), DesiredCapacity: aws.Int32(2),
@@ -257,7 +257,7 @@ func TestUpdateGroupTemplate(t *testing.T) {
 }
 
 func TestSetDesiredCapacityRefuses(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1, 1, 1}, func(s *awscloud.GroupSpec) { s.Min, s.Max = 2, 4 })
 	for n, want := range map[int]string{
 		1: "New SetDesiredCapacity value 1 is below min value 2 for the AutoScalingGroup.",
@@ -274,7 +274,7 @@ func TestSetDesiredCapacityRefuses(t *testing.T) {
 }
 
 func TestShrinkingObeysTheDefaultPolicyAndProtection(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{2, 2, 1}, nil)
 	s := status(t, c)
 	must(scaling(c).SetInstanceProtection(t.Context(), &as.SetInstanceProtectionInput{
@@ -288,7 +288,7 @@ func TestShrinkingObeysTheDefaultPolicyAndProtection(t *testing.T) {
 }
 
 func TestSetInstanceProtectionRefuses(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1}, func(s *awscloud.GroupSpec) { s.TerminatingHook = time.Hour })
 	protect := func(id string) string {
 		_, err := scaling(c).SetInstanceProtection(t.Context(), &as.SetInstanceProtectionInput{
@@ -303,7 +303,7 @@ func TestSetInstanceProtectionRefuses(t *testing.T) {
 }
 
 func TestSuspendedProcesses(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1, 1, 1}, nil)
 	name := aws.String("g")
 	suspend := func(p string) {
@@ -337,7 +337,7 @@ func TestSuspendedProcesses(t *testing.T) {
 	wantCode(t, err, "ValidationError")
 }
 
-// settle waits until the groups have been updated a few times, so that immediate changes are done.
+// recordChange waits until the groups have been updated a few times, so that immediate changes are done.
 func settle(t *testing.T, c *awscloud.Cloud) {
 	t.Helper()
 	n := 0
@@ -346,7 +346,7 @@ func settle(t *testing.T, c *awscloud.Cloud) {
 
 func TestRebalanceMovesInstancesWithoutADrain(t *testing.T) {
 	host := &recorder{}
-	o := fast()
+	o := shortTimes()
 	o.Nodes = host
 	c, template := start(t, o)
 	addGroup(t, c, template, []int{5, 1, 0}, func(s *awscloud.GroupSpec) { s.Suspended, s.Max = nil, 6 })
@@ -363,16 +363,16 @@ func TestRebalanceMovesInstancesWithoutADrain(t *testing.T) {
 }
 
 func TestRebalanceIsSuspended(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{7, 3, 2}, nil)
 	before := status(t, c)
-	deadline := time.Now().Add(4 * fast().Rebalance)
+	deadline := time.Now().Add(4 * shortTimes().Rebalance)
 	await(t, c, "time for a rebalance", func(awscloud.GroupStatus) bool { return time.Now().After(deadline) })
 	equal(t, "the group", status(t, c), before)
 }
 
 func TestNoCapacityInOneZone(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1, 1, 0}, nil)
 	c.LimitCapacity(zoneC, 0)
 	if err := c.SetDesired("g", 3); err != nil {
@@ -407,7 +407,7 @@ func TestNoCapacityInOneZone(t *testing.T) {
 }
 
 func TestLaunchOfAnUnknownImageFails(t *testing.T) {
-	c, _ := start(t, fast())
+	c, _ := start(t, shortTimes())
 	bad := c.AddTemplate("bad", awscloud.TemplateVersion{Image: "ami-gone", InstanceType: "m5.large"})
 	addGroup(t, c, bad, nil, func(s *awscloud.GroupSpec) { s.Template.Version = "1" })
 	if err := c.SetDesired("g", 1); err != nil {
@@ -424,7 +424,7 @@ func TestLaunchOfAnUnknownImageFails(t *testing.T) {
 
 func TestKilledInstanceIsReplaced(t *testing.T) {
 	host := &recorder{}
-	o := fast()
+	o := shortTimes()
 	o.Nodes = host
 	c, template := start(t, o)
 	addGroup(t, c, template, []int{1, 1}, nil)
@@ -435,15 +435,15 @@ func TestKilledInstanceIsReplaced(t *testing.T) {
 	s := await(t, c, "the replacement", func(s awscloud.GroupStatus) bool { return inService(2)(s) && len(ofVersion(s, "2")) == 1 })
 	equal(t, "zone of the replacement", ofVersion(s, "2")[0].Zone, zoneA)
 	equal(t, "desired", s.Desired, 2)
-	await(t, c, "the node's end", func(awscloud.GroupStatus) bool { return len(host.of(victim.Node)) == 3 })
-	equal(t, "what the node went through", host.of(victim.Node), []string{"boot", "stop", "delete"})
+	await(t, c, "the node's end", func(awscloud.GroupStatus) bool { return len(host.callsFor(victim.Node)) == 3 })
+	equal(t, "what the node went through", host.callsFor(victim.Node), []string{"boot", "stop", "delete"})
 	if err := c.KillInstance(victim.ID); err == nil {
 		t.Error("an instance was killed twice")
 	}
 }
 
 func TestKilledInstanceIsNotNoticedAtOnce(t *testing.T) {
-	o := fast()
+	o := shortTimes()
 	o.HealthCheck = time.Hour
 	c, template := start(t, o)
 	addGroup(t, c, template, []int{1}, nil)
@@ -457,7 +457,7 @@ func TestKilledInstanceIsNotNoticedAtOnce(t *testing.T) {
 }
 
 func TestKilledInstanceStaysWhileReplaceUnhealthyIsSuspended(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1}, func(s *awscloud.GroupSpec) { s.Suspended = []string{"ReplaceUnhealthy"} })
 	id := status(t, c).Instances[0].ID
 	if err := c.KillInstance(id); err != nil {
@@ -472,7 +472,7 @@ func TestKilledInstanceStaysWhileReplaceUnhealthyIsSuspended(t *testing.T) {
 }
 
 func TestTimelineHasEachSize(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1}, nil)
 	if err := c.SetDesired("g", 2); err != nil {
 		t.Fatal(err)
@@ -494,7 +494,7 @@ func TestTimelineHasEachSize(t *testing.T) {
 }
 
 func TestLaunchConfigurationGroup(t *testing.T) {
-	c, _ := start(t, fast())
+	c, _ := start(t, shortTimes())
 	c.AddLaunchConfiguration("lc-1", version("ami-old"))
 	addGroup(t, c, "", []int{1}, func(s *awscloud.GroupSpec) {
 		s.Template, s.InitialVersion, s.LaunchConfiguration = awscloud.TemplateRef{}, 0, "lc-1"
@@ -520,7 +520,7 @@ func TestLaunchConfigurationGroup(t *testing.T) {
 }
 
 func TestMixedGroup(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	special := c.AddTemplate("special", version("ami-new"))
 	addGroup(t, c, "", []int{1}, func(s *awscloud.GroupSpec) {
 		s.Template, s.InitialVersion = awscloud.TemplateRef{}, 0
@@ -546,7 +546,7 @@ func TestMixedGroup(t *testing.T) {
 }
 
 func TestReplacedRootVolumeChangesImageOfInstance(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1}, nil)
 	id := status(t, c).Instances[0].ID
 	if err := c.ReplaceRootVolume(id, "ami-new"); err != nil {
@@ -558,14 +558,14 @@ func TestReplacedRootVolumeChangesImageOfInstance(t *testing.T) {
 }
 
 func TestGroupsManagedByEKSRejectChanges(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1}, func(s *awscloud.GroupSpec) { s.Operator = "eks.amazonaws.com" })
 	_, err := scaling(c).SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{AutoScalingGroupName: aws.String("g"), DesiredCapacity: aws.Int32(2)})
 	wantCode(t, err, "AccessDenied")
 }
 
 func TestWarmPoolsAndInstanceRefreshesAreDescribed(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, nil, func(s *awscloud.GroupSpec) {
 		s.WarmPool = &at.WarmPoolConfiguration{MinSize: aws.Int32(2), PoolState: at.WarmPoolStateStopped}
 		s.Refreshes = []at.InstanceRefresh{{InstanceRefreshId: aws.String("r-1"), Status: at.InstanceRefreshStatusInProgress}}
@@ -579,7 +579,7 @@ func TestWarmPoolsAndInstanceRefreshesAreDescribed(t *testing.T) {
 }
 
 func TestAddGroupRejectsInvalidSpecs(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, nil, nil)
 	good := awscloud.GroupSpec{Name: "h", Zones: []string{zoneA}, Max: 2, Template: awscloud.TemplateRef{ID: template, Version: "1"}}
 	for name, tc := range map[string]struct {

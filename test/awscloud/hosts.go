@@ -51,8 +51,8 @@ func newHostQueue(host NodeHost, retry time.Duration) *hostQueue {
 	return &hostQueue{host: host, retry: retry, wake: make(chan struct{}, 1)}
 }
 
-// push queues calls. Without a host it does nothing.
-func (q *hostQueue) push(m Machine, effects ...nodeEffect) {
+// enqueue queues calls. Without a host it does nothing.
+func (q *hostQueue) enqueue(m Machine, effects ...nodeEffect) {
 	if q.host == nil || len(effects) == 0 {
 		return
 	}
@@ -76,7 +76,7 @@ func (q *hostQueue) run(ctx context.Context) {
 		case <-q.wake:
 		}
 		for call, ok := q.next(); ok; call, ok = q.next() {
-			if err := q.attempt(ctx, call); err != nil && ctx.Err() == nil {
+			if err := q.callWithRetries(ctx, call); err != nil && ctx.Err() == nil {
 				q.mu.Lock()
 				q.errs = append(q.errs, fmt.Errorf("instance %s: %w", call.machine.InstanceID, err))
 				q.mu.Unlock()
@@ -96,12 +96,12 @@ func (q *hostQueue) next() (nodeCall, bool) {
 	return call, true
 }
 
-func (q *hostQueue) attempt(ctx context.Context, call nodeCall) (err error) {
+func (q *hostQueue) callWithRetries(ctx context.Context, call nodeCall) (err error) {
 	for range hostAttempts {
 		if err = call.effect.apply(ctx, q.host, call.machine); err == nil {
 			return nil
 		}
-		if wait(ctx, q.retry) != nil {
+		if sleep(ctx, q.retry) != nil {
 			return err
 		}
 	}
@@ -114,8 +114,8 @@ func (q *hostQueue) errors() []error {
 	return slices.Clone(q.errs)
 }
 
-// wait returns after d. If ctx ends first, it returns the error of ctx.
-func wait(ctx context.Context, d time.Duration) error {
+// sleep returns after d. If ctx ends first, it returns the error of ctx.
+func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -14,8 +14,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 )
 
-// aboutCallers returns an operation that calls f, which only reads data about callers.
-func aboutCallers[In, Out any](f func(asking, *In) (*Out, error)) operation {
+// callerOperation returns an operation that calls f, which only reads data about callers.
+func callerOperation[In, Out any](f func(callerContext, *In) (*Out, error)) operation {
 	return operation{decode: func(form url.Values) (handler, error) {
 		in := new(In)
 		return func(ctx context.Context, _ *region) (any, error) { return f(callerFrom(ctx), in) }, decodeQuery(form, in)
@@ -23,14 +23,14 @@ func aboutCallers[In, Out any](f func(asking, *In) (*Out, error)) operation {
 }
 
 func stsOperations() map[string]operation {
-	return map[string]operation{"GetCallerIdentity": aboutCallers(getCallerIdentity)}
+	return map[string]operation{"GetCallerIdentity": callerOperation(getCallerIdentity)}
 }
 
 func iamOperations() map[string]operation {
-	return map[string]operation{"SimulatePrincipalPolicy": aboutCallers(simulatePrincipalPolicy)}
+	return map[string]operation{"SimulatePrincipalPolicy": callerOperation(simulatePrincipalPolicy)}
 }
 
-func getCallerIdentity(a asking, _ *sts.GetCallerIdentityInput) (*sts.GetCallerIdentityOutput, error) {
+func getCallerIdentity(a callerContext, _ *sts.GetCallerIdentityInput) (*sts.GetCallerIdentityOutput, error) {
 	return &sts.GetCallerIdentityOutput{
 		Account: aws.String(a.book.account),
 		Arn:     aws.String(a.who.arn),
@@ -45,23 +45,23 @@ const simulationPage = 2
 func parseMarker(marker *string, most int) (int, error) {
 	from, err := strconv.Atoi(aws.ToString(marker))
 	if marker != nil && (err != nil || from < 0 || from > most) {
-		return 0, refuse("InvalidInput", "Invalid Marker: %s", *marker)
+		return 0, clientError("InvalidInput", "Invalid Marker: %s", *marker)
 	}
 	return from, nil
 }
 
 // simulatePrincipalPolicy decides each action on each resource by the same policies that limit requests.
-func simulatePrincipalPolicy(a asking, in *iam.SimulatePrincipalPolicyInput) (*iam.SimulatePrincipalPolicyOutput, error) {
+func simulatePrincipalPolicy(a callerContext, in *iam.SimulatePrincipalPolicyInput) (*iam.SimulatePrincipalPolicyOutput, error) {
 	principal := aws.ToString(in.PolicySourceArn)
 	if !strings.Contains(principal, ":iam:") {
-		return nil, refuse("InvalidInput", "Invalid Entity Arn: %s does not clearly define entity type and name.", principal)
+		return nil, clientError("InvalidInput", "Invalid Entity Arn: %s does not clearly define entity type and name.", principal)
 	}
 	who, ok := a.who, a.who.principal == principal // if two keys belong to one user, use the policies of the caller's key
 	if !ok {
 		who, ok = a.book.byPrincipal(principal)
 	}
 	if !ok {
-		return nil, noEntity(principal)
+		return nil, unknownEntityError(principal)
 	}
 	if err := sameAuthorization(in.ActionNames); err != nil {
 		return nil, err
@@ -106,8 +106,8 @@ func (c caller) simulate(action string, resources []string, known map[string][]s
 	return all
 }
 
-// noEntity returns IAM's error for an ARN of no known user or role. A role's ARN must contain the role's path.
-func noEntity(principal string) *apiError {
+// unknownEntityError returns IAM's error for an ARN of no known user or role. A role's ARN must contain the role's path.
+func unknownEntityError(principal string) *apiError {
 	kind, name, _ := strings.Cut(principal[strings.LastIndexByte(principal, ':')+1:], "/")
 	return &apiError{Code: "NoSuchEntity", Message: fmt.Sprintf("The %s with name %s cannot be found.", kind, name), Status: http.StatusNotFound}
 }
@@ -122,7 +122,7 @@ func sameAuthorization(actions []string) error {
 			first = service
 		}
 		if service != first {
-			return refuse("InvalidInput", "Invalid Input Actions: [%s] and [%s] require different authorization information.", actions[0], action)
+			return clientError("InvalidInput", "Invalid Input Actions: [%s] and [%s] require different authorization information.", actions[0], action)
 		}
 	}
 	return nil

@@ -42,9 +42,9 @@ type instance struct {
 	forgotten  bool      // EC2 no longer describes it
 }
 
-// age returns the instance at time now, if nothing but time changed it: booted, after its hook, stopped, gone. It takes one step
+// removeDrained returns the instance at time now, if nothing but time changed it: booted, after its hook, stopped, gone. It takes one step
 // per call, and the next tick takes the next step.
-func age(i instance, o Options, now time.Time) instance {
+func advanceInstance(i instance, o Options, now time.Time) instance {
 	switch {
 	case i.state == at.LifecycleStateTerminatingWait && !now.Before(i.hookUntil):
 		i.state = at.LifecycleStateTerminatingProceed
@@ -53,9 +53,9 @@ func age(i instance, o Options, now time.Time) instance {
 		i.heldUntil = time.Time{}
 		i = shutDown(i, o, now)
 	case !now.Before(i.powerUntil):
-		i = agePower(i, o, now)
+		i = advancePower(i, o, now)
 	}
-	if i.state == at.LifecycleStateInService && stopped(i) {
+	if i.state == at.LifecycleStateInService && isStopped(i) {
 		i.unhealthy = !now.Before(i.stopped.Add(o.HealthCheck))
 	}
 	if i.state == at.LifecycleStateTerminating || i.state == at.LifecycleStateTerminatingProceed {
@@ -64,8 +64,8 @@ func age(i instance, o Options, now time.Time) instance {
 	return i
 }
 
-// agePower takes the machine to its next state once the time of its present state is over.
-func agePower(i instance, o Options, now time.Time) instance {
+// advancePower takes the machine to its next state once the time of its present state is over.
+func advancePower(i instance, o Options, now time.Time) instance {
 	switch i.power {
 	case powerPending:
 		i.power, i.joined = powerRunning, true
@@ -84,19 +84,19 @@ func agePower(i instance, o Options, now time.Time) instance {
 	return i
 }
 
-func stopped(i instance) bool { return i.power >= powerShuttingDown }
+func isStopped(i instance) bool { return i.power >= powerShuttingDown }
 
 // shutDown stops the machine as EC2 TerminateInstances does. A stopped machine does not change.
 func shutDown(i instance, o Options, now time.Time) instance {
-	if !stopped(i) {
+	if !isStopped(i) {
 		i.power, i.stopped, i.powerUntil = powerShuttingDown, now, now.Add(o.Terminate)
 	}
 	return i
 }
 
-// takeOut starts the termination of an instance by its group. A hook first keeps a running instance in Terminating:Wait.
-func takeOut(i instance, hook time.Duration, o Options, now time.Time) instance {
-	if hook > 0 && !stopped(i) {
+// beginTermination starts the termination of an instance by its group. A hook first keeps a running instance in Terminating:Wait.
+func beginTermination(i instance, hook time.Duration, o Options, now time.Time) instance {
+	if hook > 0 && !isStopped(i) {
 		i.state, i.hookUntil = at.LifecycleStateTerminatingWait, now.Add(hook)
 		return i
 	}
@@ -104,9 +104,9 @@ func takeOut(i instance, hook time.Duration, o Options, now time.Time) instance 
 	return shutDown(i, o, now)
 }
 
-// holdBack starts the termination of an instance that load balancers must drain first. Its group waits for the drain before it
+// beginTerminationAfterDrain starts the termination of an instance that load balancers must drain first. Its group waits for the drain before it
 // stops the machine. A hook's time runs in parallel.
-func holdBack(i instance, hook time.Duration, drained, now time.Time) instance {
+func beginTerminationAfterDrain(i instance, hook time.Duration, drained, now time.Time) instance {
 	if hook > 0 {
 		i.state, i.hookUntil = at.LifecycleStateTerminatingWait, now.Add(max(hook, drained.Sub(now)))
 		return i
@@ -121,7 +121,7 @@ func nodeEffects(before, after instance) []nodeEffect {
 	if after.joined && !before.joined {
 		out = append(out, bootNode)
 	}
-	if after.joined && stopped(after) && !stopped(before) {
+	if after.joined && isStopped(after) && !isStopped(before) {
 		out = append(out, stopKubelet)
 	}
 	if after.joined && after.nodeGone && !before.nodeGone {
@@ -130,8 +130,8 @@ func nodeEffects(before, after instance) []nodeEffect {
 	return out
 }
 
-// health returns the health status that the group shows.
-func health(i instance) string {
+// healthStatus returns the health status that the group shows.
+func healthStatus(i instance) string {
 	if i.unhealthy {
 		return "Unhealthy"
 	}

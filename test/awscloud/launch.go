@@ -20,9 +20,9 @@ type launchCall struct {
 	out *as.LaunchInstancesOutput // nil while the call is in progress
 }
 
-// launching returns the operation LaunchInstances. It waits without the lock, so a second call with the same token finds the
+// launchOperation returns the operation LaunchInstances. It waits without the lock, so a second call with the same token finds the
 // first in progress. It uses the stand-in's context, so it continues when its client has disconnected.
-func launching() operation {
+func launchOperation() operation {
 	return operation{mutating: true, decode: func(form url.Values) (handler, error) {
 		in := &as.LaunchInstancesInput{}
 		return func(ctx context.Context, r *region) (any, error) { return r.launchInstances(ctx, in) }, decodeQuery(form, in)
@@ -31,17 +31,17 @@ func launching() operation {
 
 // launchInstances carries out LaunchInstances. The caller must not hold the lock.
 func (r *region) launchInstances(ctx context.Context, in *as.LaunchInstancesInput) (out *as.LaunchInstancesOutput, err error) {
-	err = r.do(func(time.Time) error {
+	err = r.update(func(time.Time) error {
 		out, err = r.beginLaunch(in)
 		return err
 	})
 	if err != nil || out != nil {
 		return out, err
 	}
-	if r.opts.LaunchCall > 0 && wait(ctx, r.opts.LaunchCall) != nil {
+	if r.opts.LaunchCall > 0 && sleep(ctx, r.opts.LaunchCall) != nil {
 		return nil, &apiError{Code: "ServiceUnavailable", Message: "the stand-in has stopped", Status: http.StatusServiceUnavailable}
 	}
-	err = r.do(func(now time.Time) error {
+	err = r.update(func(now time.Time) error {
 		out, err = r.finishLaunch(in, now)
 		return err
 	})
@@ -56,9 +56,9 @@ func (r *region) beginLaunch(in *as.LaunchInstancesInput) (*as.LaunchInstancesOu
 	if before, ok := r.launches[*in.ClientToken]; ok {
 		switch {
 		case !reflect.DeepEqual(before.in, *in):
-			return nil, refuse("IdempotentParameterMismatch", "The client token %s was used before with other parameters", *in.ClientToken)
+			return nil, clientError("IdempotentParameterMismatch", "The client token %s was used before with other parameters", *in.ClientToken)
 		case before.out == nil:
-			return nil, refuse("IdempotentCallInProgress", "A call with the client token %s is in progress", *in.ClientToken)
+			return nil, clientError("IdempotentCallInProgress", "A call with the client token %s is in progress", *in.ClientToken)
 		}
 		return before.out, nil
 	}
@@ -74,7 +74,7 @@ var clientToken = regexp.MustCompile(`^[A-Za-z0-9\-_/]{1,64}$`)
 
 func checkToken(token *string) error {
 	if !clientToken.MatchString(aws.ToString(token)) {
-		return invalid("1 validation error detected: Value '%s' at 'clientToken' failed to satisfy constraint: Member must satisfy regular expression pattern: %s", aws.ToString(token), clientToken)
+		return validationError("1 validation error detected: Value '%s' at 'clientToken' failed to satisfy constraint: Member must satisfy regular expression pattern: %s", aws.ToString(token), clientToken)
 	}
 	return nil
 }
@@ -89,19 +89,19 @@ func (r *region) checkLaunchInstances(in *as.LaunchInstancesInput) (*group, stri
 	mixed := g.mixed
 	switch {
 	case n < 1:
-		return nil, "", invalid("1 validation error detected: Value '%d' at 'requestedCapacity' failed to satisfy constraint: Member must have value greater than or equal to 1", n)
+		return nil, "", validationError("1 validation error detected: Value '%d' at 'requestedCapacity' failed to satisfy constraint: Member must have value greater than or equal to 1", n)
 	case n > 100:
-		return nil, "", invalid("LaunchInstances launches at most 100 instances")
+		return nil, "", validationError("LaunchInstances launches at most 100 instances")
 	case g.config != "":
-		return nil, "", invalid("LaunchInstances is not supported for Auto Scaling groups that use launch configurations")
+		return nil, "", validationError("LaunchInstances is not supported for Auto Scaling groups that use launch configurations")
 	case g.spec.WarmPool != nil:
-		return nil, "", invalid("LaunchInstances is not supported for Auto Scaling groups with a warm pool")
-	case mixed != nil && !allSpot(mixed.InstancesDistribution) && !allOnDemand(mixed.InstancesDistribution):
-		return nil, "", invalid("LaunchInstances supports mixed instances policies only with fully On-Demand or fully Spot purchase options")
+		return nil, "", validationError("LaunchInstances is not supported for Auto Scaling groups with a warm pool")
+	case mixed != nil && !isAllSpot(mixed.InstancesDistribution) && !isAllOnDemand(mixed.InstancesDistribution):
+		return nil, "", validationError("LaunchInstances supports mixed instances policies only with fully On-Demand or fully Spot purchase options")
 	case g.isSuspended(processLaunch):
-		return nil, "", invalid("LaunchInstances is not possible while the Launch process is suspended")
+		return nil, "", validationError("LaunchInstances is not possible while the Launch process is suspended")
 	case g.desired+n > g.max:
-		return nil, "", invalid("The requested capacity %d would bring the desired capacity %d above max value %d for the AutoScalingGroup.", n, g.desired, g.max)
+		return nil, "", validationError("The requested capacity %d would bring the desired capacity %d above max value %d for the AutoScalingGroup.", n, g.desired, g.max)
 	}
 	zone, err := requestedZone(g.spec.Zones, in)
 	return g, zone, err
@@ -110,21 +110,21 @@ func (r *region) checkLaunchInstances(in *as.LaunchInstancesInput) (*group, stri
 // requestedZone returns the one zone that a request specifies by name, id or subnet.
 func requestedZone(zones []string, in *as.LaunchInstancesInput) (string, error) {
 	if len(in.AvailabilityZones) > 1 || len(in.AvailabilityZoneIds) > 1 || len(in.SubnetIds) > 1 {
-		return "", invalid("LaunchInstances takes one Availability Zone or subnet")
+		return "", validationError("LaunchInstances takes one Availability Zone or subnet")
 	}
 	if len(in.AvailabilityZones)+len(in.AvailabilityZoneIds) > 1 {
-		return "", invalid("You cannot specify both AvailabilityZones and AvailabilityZoneIds")
+		return "", validationError("You cannot specify both AvailabilityZones and AvailabilityZoneIds")
 	}
 	fits := slices.DeleteFunc(slices.Clone(zones), func(z string) bool {
-		return !admits(in.AvailabilityZones, z) || !admits(in.AvailabilityZoneIds, zoneID(z)) || !admits(in.SubnetIds, subnet(z))
+		return !emptyOrContains(in.AvailabilityZones, z) || !emptyOrContains(in.AvailabilityZoneIds, zoneID(z)) || !emptyOrContains(in.SubnetIds, subnetID(z))
 	})
 	switch len(fits) {
 	case 0:
-		return "", invalid("The Availability Zone or subnet is not part of the Auto Scaling group")
+		return "", validationError("The Availability Zone or subnet is not part of the Auto Scaling group")
 	case 1:
 		return fits[0], nil
 	}
-	return "", invalid("AvailabilityZones or SubnetIds must be specified for groups with multiple Availability Zones")
+	return "", validationError("AvailabilityZones or SubnetIds must be specified for groups with multiple Availability Zones")
 }
 
 // finishLaunch launches as many instances as it can and remembers the answer under the token. It does not remember a refusal.
@@ -139,14 +139,14 @@ func (r *region) finishLaunch(in *as.LaunchInstancesInput, now time.Time) (*as.L
 		AutoScalingGroupName: aws.String(g.name), ClientToken: in.ClientToken,
 		Instances: []at.InstanceCollection{}, Errors: []at.LaunchInstancesError{},
 	}
-	launched, failure := r.launchNow(g, zone, asked, now)
+	launched, failure := r.launchUnits(g, zone, asked, now)
 	if len(launched) > 0 {
-		out.Instances = append(out.Instances, collection(launched))
+		out.Instances = append(out.Instances, instanceCollection(launched))
 	}
 	if failure != nil {
 		out.Errors = append(out.Errors, launchError(failure, zone))
 	}
-	g.desired = before + units(launched)
+	g.desired = before + totalUnits(launched)
 	if in.RetryStrategy == at.RetryStrategyRetryWithGroupConfiguration {
 		g.desired = before + asked
 	}
@@ -154,13 +154,13 @@ func (r *region) finishLaunch(in *as.LaunchInstancesInput, now time.Time) (*as.L
 	return out, nil
 }
 
-// launchNow launches instances until they have the requested units, in one zone. It stops at the first failure.
-func (r *region) launchNow(g *group, zone string, asked int, now time.Time) (launched []instance, failure *apiError) {
-	for units(launched) < asked {
-		i, err := r.launch(g, zone, now, sentence(now, "a user request launched instances synchronously."))
+// launchUnits launches instances until they have the requested units, in one zone. It stops at the first failure.
+func (r *region) launchUnits(g *group, zone string, asked int, now time.Time) (launched []instance, failure *apiError) {
+	for totalUnits(launched) < asked {
+		i, err := r.launchInstance(g, zone, now, causeSentence(now, "a user request launched instances synchronously."))
 		if err != nil {
 			e := asAPIError(err)
-			r.failLaunch(g, now, e.Message)
+			r.recordFailedLaunch(g, now, e.Message)
 			return launched, e
 		}
 		launched = append(launched, i)
@@ -168,7 +168,7 @@ func (r *region) launchNow(g *group, zone string, asked int, now time.Time) (lau
 	return launched, nil
 }
 
-func collection(launched []instance) at.InstanceCollection {
+func instanceCollection(launched []instance) at.InstanceCollection {
 	first := launched[0]
 	c := at.InstanceCollection{
 		AvailabilityZone:   aws.String(first.zone),
@@ -194,7 +194,7 @@ func launchError(e *apiError, zone string) at.LaunchInstancesError {
 	return at.LaunchInstancesError{
 		AvailabilityZone:   aws.String(zone),
 		AvailabilityZoneId: aws.String(zoneID(zone)),
-		SubnetId:           aws.String(subnet(zone)),
+		SubnetId:           aws.String(subnetID(zone)),
 		ErrorCode:          aws.String(e.Code),
 		ErrorMessage:       aws.String(e.Message),
 	}

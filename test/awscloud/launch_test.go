@@ -22,7 +22,7 @@ func launchIn(zone string, n int32, token string) *as.LaunchInstancesInput {
 }
 
 func TestLaunchInstancesInANamedZone(t *testing.T) {
-	o := fast()
+	o := shortTimes()
 	o.Boot = time.Hour
 	c, template := start(t, o)
 	addGroup(t, c, template, []int{2, 1, 1}, nil)
@@ -38,7 +38,7 @@ func TestLaunchInstancesInANamedZone(t *testing.T) {
 }
 
 func TestLaunchInstancesIsIdempotent(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1, 1, 1}, nil)
 	first := must(scaling(c).LaunchInstances(t.Context(), launchIn(zoneB, 1, "t")))(t)
 	again := must(scaling(c).LaunchInstances(t.Context(), launchIn(zoneB, 1, "t")))(t)
@@ -49,7 +49,7 @@ func TestLaunchInstancesIsIdempotent(t *testing.T) {
 }
 
 func TestLaunchInstancesIsAsSlowAsConfigured(t *testing.T) {
-	o := fast()
+	o := shortTimes()
 	o.LaunchCall = 150 * time.Millisecond
 	c, template := start(t, o)
 	addGroup(t, c, template, []int{1, 1, 1}, nil)
@@ -63,7 +63,7 @@ func TestLaunchInstancesIsAsSlowAsConfigured(t *testing.T) {
 
 // The call takes effect even if the client disconnects.
 func TestLaunchInstancesContinuesIfClientDisconnects(t *testing.T) {
-	o := fast()
+	o := shortTimes()
 	o.LaunchCall = time.Second
 	c, template := start(t, o)
 	addGroup(t, c, template, []int{1, 1, 1}, nil)
@@ -94,7 +94,7 @@ func TestLaunchInstancesWithoutCapacity(t *testing.T) {
 		"leaves it to the group": {at.RetryStrategyRetryWithGroupConfiguration, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, template := start(t, fast())
+			c, template := start(t, shortTimes())
 			addGroup(t, c, template, []int{1, 1, 1}, func(s *awscloud.GroupSpec) { s.Suspended = append(s.Suspended, "Terminate") })
 			c.LimitCapacity(zoneC, 1)
 			in := launchIn(zoneC, 3, "t")
@@ -158,7 +158,7 @@ func TestLaunchInstancesRejectsInvalidRequests(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, template := start(t, fast())
+			c, template := start(t, shortTimes())
 			addGroup(t, c, template, []int{1, 1, 1}, tc.group)
 			in := launchIn(zoneA, 1, "t")
 			if tc.call != nil {
@@ -173,7 +173,7 @@ func TestLaunchInstancesRejectsInvalidRequests(t *testing.T) {
 
 // A refused call does not use up its token. The same call succeeds once the reason for the refusal is gone.
 func TestLaunchInstancesAfterARefusal(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1, 1, 1}, func(s *awscloud.GroupSpec) { s.Max = 3 })
 	_, err := scaling(c).LaunchInstances(t.Context(), launchIn(zoneA, 1, "t"))
 	wantCode(t, err, "ValidationError")
@@ -183,9 +183,9 @@ func TestLaunchInstancesAfterARefusal(t *testing.T) {
 }
 
 func TestLaunchWithoutAFreeAddress(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1, 1, 1}, func(s *awscloud.GroupSpec) { s.Suspended = append(s.Suspended, "Terminate") })
-	c.LimitAddresses(zoneC, 1)
+	c.SetFreeAddresses(zoneC, 1)
 	free := func() int32 {
 		out := must(compute(c).DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{
 			Filters: []et.Filter{{Name: aws.String("availability-zone"), Values: []string{zoneC}}},
@@ -199,7 +199,7 @@ func TestLaunchWithoutAFreeAddress(t *testing.T) {
 }
 
 func TestLaunchInstancesBySubnetAndZoneID(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1, 1, 1}, nil)
 	byID := launchIn("", 1, "id")
 	byID.AvailabilityZones, byID.AvailabilityZoneIds = nil, []string{"use1-az2"}

@@ -61,13 +61,13 @@ func TestBootedMachineGetsANodeObject(t *testing.T) {
 	}
 }
 
-// flaky is a recorder whose first calls fail.
-type flaky struct {
+// failingHost is a recorder whose first calls fail.
+type failingHost struct {
 	recorder
 	left atomic.Int32
 }
 
-func (f *flaky) StopKubelet(ctx context.Context, name string) error {
+func (f *failingHost) StopKubelet(ctx context.Context, name string) error {
 	if f.left.Add(-1) >= 0 {
 		return errors.New("the API server is away")
 	}
@@ -75,9 +75,9 @@ func (f *flaky) StopKubelet(ctx context.Context, name string) error {
 }
 
 func TestFailedNodeCallsAreRetriedInOrder(t *testing.T) {
-	host := &flaky{}
+	host := &failingHost{}
 	host.left.Store(3)
-	o := fast()
+	o := shortTimes()
 	o.Nodes = host
 	c, template := start(t, o)
 	addGroup(t, c, template, []int{1}, nil)
@@ -85,14 +85,14 @@ func TestFailedNodeCallsAreRetriedInOrder(t *testing.T) {
 	if err := c.KillInstance(i.ID); err != nil {
 		t.Fatal(err)
 	}
-	await(t, c, "all calls", func(awscloud.GroupStatus) bool { return len(host.of(i.Node)) == 3 })
-	equal(t, "calls", host.of(i.Node), []string{"boot", "stop", "delete"})
+	await(t, c, "all calls", func(awscloud.GroupStatus) bool { return len(host.callsFor(i.Node)) == 3 })
+	equal(t, "calls", host.callsFor(i.Node), []string{"boot", "stop", "delete"})
 }
 
 func TestFailedNodeCallsAreReported(t *testing.T) {
-	host := &flaky{}
+	host := &failingHost{}
 	host.left.Store(1000)
-	o := fast()
+	o := shortTimes()
 	o.Nodes = host
 	c := must(awscloud.Start(o))(t)
 	defer c.Stop()

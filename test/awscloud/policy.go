@@ -69,10 +69,10 @@ func decidePolicies(documents []policyDocument, q question) (d iamtypes.PolicyEv
 	d = iamtypes.PolicyEvaluationDecisionTypeImplicitDeny
 	for _, document := range documents {
 		for _, s := range document.Statement {
-			if !s.names(q) {
+			if !s.covers(q) {
 				continue
 			}
-			holds, unknown := s.holds(q.context)
+			holds, unknown := s.conditionsHold(q.context)
 			missing = append(missing, unknown...)
 			switch {
 			case holds && s.Effect == "Deny":
@@ -86,8 +86,8 @@ func decidePolicies(documents []policyDocument, q question) (d iamtypes.PolicyEv
 	return d, slices.Compact(missing)
 }
 
-// names reports whether the statement covers the action on the resource.
-func (s policyStatement) names(q question) bool {
+// covers reports whether the statement covers the action on the resource.
+func (s policyStatement) covers(q question) bool {
 	action := slices.ContainsFunc(s.Action, func(p string) bool { return wildcardMatch(strings.ToLower(p), strings.ToLower(q.action)) })
 	return action && slices.ContainsFunc(s.Resource, func(p string) bool {
 		if strings.Contains(p, "${aws:username}") && q.username == "" {
@@ -97,8 +97,8 @@ func (s policyStatement) names(q question) bool {
 	})
 }
 
-// holds reports whether all conditions of the statement are true, and lists the keys without a value.
-func (s policyStatement) holds(known map[string][]string) (holds bool, missing []string) {
+// conditionsHold reports whether all conditions of the statement are true, and lists the keys without a value.
+func (s policyStatement) conditionsHold(known map[string][]string) (holds bool, missing []string) {
 	holds = true
 	for operator, keys := range s.Condition {
 		for key, values := range keys {

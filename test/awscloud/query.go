@@ -32,7 +32,7 @@ func decodeQuery(form url.Values, in any) error {
 		}
 		d.present[key] = true
 	}
-	if err := d.fields("", reflect.ValueOf(in).Elem()); err != nil {
+	if err := d.decodeFields("", reflect.ValueOf(in).Elem()); err != nil {
 		return err
 	}
 	for _, key := range sortedKeys(form) {
@@ -49,11 +49,11 @@ type queryDecoder struct {
 	used    map[string]bool // parameters that were read into a field
 }
 
-func (d *queryDecoder) fields(prefix string, v reflect.Value) error {
+func (d *queryDecoder) decodeFields(prefix string, v reflect.Value) error {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		if path := prefix + memberName(f); f.IsExported() && d.present[path] {
-			if err := d.value(path, v.Field(i)); err != nil {
+			if err := d.decodeValue(path, v.Field(i)); err != nil {
 				return err
 			}
 		}
@@ -61,16 +61,16 @@ func (d *queryDecoder) fields(prefix string, v reflect.Value) error {
 	return nil
 }
 
-func (d *queryDecoder) value(path string, v reflect.Value) error {
+func (d *queryDecoder) decodeValue(path string, v reflect.Value) error {
 	switch v.Kind() {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		return d.value(path, v.Elem())
+		return d.decodeValue(path, v.Elem())
 	case reflect.Slice:
-		return d.list(path, v)
+		return d.decodeList(path, v)
 	case reflect.Struct:
 		if v.Type() != reflect.TypeFor[time.Time]() {
-			return d.fields(path+".", v)
+			return d.decodeFields(path+".", v)
 		}
 	}
 	text := d.form.Get(path)
@@ -81,8 +81,8 @@ func (d *queryDecoder) value(path string, v reflect.Value) error {
 	return nil
 }
 
-// list reads path.member.1, path.member.2 and so on. An empty list is sent as "path=".
-func (d *queryDecoder) list(path string, v reflect.Value) error {
+// listUpdateIDs reads path.member.1, path.member.2 and so on. An empty list is sent as "path=".
+func (d *queryDecoder) decodeList(path string, v reflect.Value) error {
 	v.Set(reflect.MakeSlice(v.Type(), 0, 0))
 	for i := 1; ; i++ {
 		item := path + "." + elementName(v.Type().Elem()) + "." + strconv.Itoa(i)
@@ -91,7 +91,7 @@ func (d *queryDecoder) list(path string, v reflect.Value) error {
 			return nil
 		}
 		e := reflect.New(v.Type().Elem()).Elem()
-		if err := d.value(item, e); err != nil {
+		if err := d.decodeValue(item, e); err != nil {
 			return err
 		}
 		v.Set(reflect.Append(v, e))
@@ -135,7 +135,7 @@ func setScalar(v reflect.Value, text string) error {
 	case reflect.Float64:
 		f, err := strconv.ParseFloat(text, 64)
 		v.SetFloat(f)
-		return cmp.Or(err, finite(f))
+		return cmp.Or(err, checkFinite(f))
 	case reflect.Struct: // a time.Time; no other structure comes here
 		t, err := time.Parse(time.RFC3339, text)
 		v.Set(reflect.ValueOf(t))
@@ -146,7 +146,7 @@ func setScalar(v reflect.Value, text string) error {
 	return nil
 }
 
-func finite(f float64) error {
+func checkFinite(f float64) error {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return strconv.ErrRange
 	}
@@ -217,10 +217,10 @@ func queryFault(e *apiError, namespace, requestID string) []byte {
 		origin = "Receiver"
 	}
 	return []byte(fmt.Sprintf(`<ErrorResponse xmlns=%q><Error><Type>%s</Type><Code>%s</Code><Message>%s</Message></Error><RequestId>%s</RequestId></ErrorResponse>`,
-		namespace, origin, escape(e.Code), escape(e.Message), requestID))
+		namespace, origin, escapeXML(e.Code), escapeXML(e.Message), requestID))
 }
 
-func escape(text string) string {
+func escapeXML(text string) string {
 	var b strings.Builder
 	_ = xml.EscapeText(&b, []byte(text)) // a strings.Builder never returns an error
 	return b.String()

@@ -13,8 +13,8 @@ type operation struct {
 	decode   func(url.Values) (handler, error)
 }
 
-// reading returns an operation that calls f with the region's lock. f only reads.
-func reading[In, Out any](f func(*region, *In) (*Out, error)) operation {
+// readOperation returns an operation that calls f with the region's lock. f only reads.
+func readOperation[In, Out any](f func(*region, *In) (*Out, error)) operation {
 	return operation{decode: func(form url.Values) (handler, error) {
 		in := new(In)
 		return func(_ context.Context, r *region) (any, error) {
@@ -25,13 +25,13 @@ func reading[In, Out any](f func(*region, *In) (*Out, error)) operation {
 	}}
 }
 
-// changing returns an operation that calls f, which changes the region.
-func changing[In, Out any](f func(*region, *In, time.Time) (*Out, error)) operation {
+// changeOperation returns an operation that calls f, which changes the region.
+func changeOperation[In, Out any](f func(*region, *In, time.Time) (*Out, error)) operation {
 	return operation{mutating: true, decode: func(form url.Values) (handler, error) {
 		in := new(In)
 		return func(_ context.Context, r *region) (any, error) {
 			var out *Out
-			err := r.do(func(now time.Time) (err error) {
+			err := r.update(func(now time.Time) (err error) {
 				out, err = f(r, in, now)
 				return err
 			})
@@ -49,16 +49,16 @@ type queryProtocol struct {
 func (p queryProtocol) parse(_ *http.Request, body []byte) (call, error) {
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
-		return call{}, refuse("MalformedQueryString", "The query string is malformed: %v", err)
+		return call{}, clientError("MalformedQueryString", "The query string is malformed: %v", err)
 	}
-	c := call{operation: form.Get("Action"), params: flat(form)}
+	c := call{operation: form.Get("Action"), params: firstValues(form)}
 	op, ok := p.operations[c.operation]
 	if !ok {
-		return c, refuse("InvalidAction", "Could not find operation %s for version %s", c.operation, form.Get("Version"))
+		return c, clientError("InvalidAction", "Could not find operation %s for version %s", c.operation, form.Get("Version"))
 	}
 	c.mutating = op.mutating
 	if c.run, err = op.decode(form); err != nil {
-		return c, invalid("%v", err)
+		return c, validationError("%v", err)
 	}
 	return c, nil
 }
@@ -71,8 +71,8 @@ func (p queryProtocol) fault(e *apiError, requestID string) response {
 	return response{contentType: "text/xml", body: queryFault(e, p.namespace, requestID)}
 }
 
-// flat returns the first value of each key of a form, without Action and Version.
-func flat(form url.Values) map[string]string {
+// firstValues returns the first value of each key of a form, without Action and Version.
+func firstValues(form url.Values) map[string]string {
 	out := map[string]string{}
 	for k := range form {
 		if k != "Action" && k != "Version" {

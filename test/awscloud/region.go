@@ -17,106 +17,106 @@ type region struct {
 	hosts *hostQueue
 	start time.Time
 
-	mu         sync.Mutex // guards the fields below
-	groups     map[string]*group
-	instances  map[string]instance
-	launched   []string             // instance ids in order of launch
-	templates  map[string]*template // by id
-	configs    map[string]at.LaunchConfiguration
-	images     map[string]image
-	parameters map[string]parameter
-	clusters   map[string]ekstypes.Cluster
-	nodegroups map[string]map[string]*nodegroup // by cluster and name
-	balancers  balancers
-	room       map[string]int         // how many more launches a zone allows; absent: no limit
-	launches   map[string]*launchCall // by client token
-	versions   map[string]versionCall // by client token
-	addresses  map[string]int         // how many addresses were given out, by zone
-	others     map[string]int         // addresses of other machines, by zone
-	counter    uint64
-	past       []view
-	timelines  map[string][]Size
-	changed    chan struct{} // closed and replaced after every change
+	mu             sync.Mutex // guards the fields below
+	groups         map[string]*group
+	instances      map[string]instance
+	launched       []string             // instance ids in order of launch
+	templates      map[string]*template // by id
+	configs        map[string]at.LaunchConfiguration
+	images         map[string]image
+	parameters     map[string]parameter
+	clusters       map[string]ekstypes.Cluster
+	nodegroups     map[string]map[string]*nodegroup // by cluster and name
+	balancers      balancers
+	launchLimits   map[string]int         // how many more launches a zone allows; absent: no limit
+	launches       map[string]*launchCall // by client token
+	versions       map[string]versionCall // by client token
+	addresses      map[string]int         // how many addresses were given out, by zone
+	otherAddresses map[string]int         // addresses of other machines, by zone
+	counter        uint64
+	past           []view
+	timelines      map[string][]Size
+	changed        chan struct{} // closed and replaced after every change
 
-	releases      map[string]string // the image of each EKS release
-	recommended   map[string]string // the release of each Kubernetes version
-	blockedDrains map[string]bool   // nodes; "" for every node
-	heldDrains    map[string]bool   // nodes
-	updates       sync.WaitGroup    // the running updates of managed node groups
+	releases        map[string]string // the image of each EKS release
+	recommended     map[string]string // the release of each Kubernetes version
+	blockedDrains   map[string]bool   // nodes; "" for every node
+	postponedDrains map[string]bool   // nodes
+	updates         sync.WaitGroup    // the running updates of managed node groups
 }
 
 func newRegion(o Options, hosts *hostQueue, now time.Time) *region {
 	return &region{
-		opts:       o,
-		hosts:      hosts,
-		start:      now,
-		groups:     map[string]*group{},
-		instances:  map[string]instance{},
-		templates:  map[string]*template{},
-		configs:    map[string]at.LaunchConfiguration{},
-		images:     map[string]image{},
-		parameters: map[string]parameter{},
-		clusters:   map[string]ekstypes.Cluster{},
-		nodegroups: map[string]map[string]*nodegroup{},
-		balancers:  balancers{map[string]*targetGroup{}},
-		room:       map[string]int{},
-		launches:   map[string]*launchCall{},
-		versions:   map[string]versionCall{},
-		addresses:  map[string]int{},
-		others:     map[string]int{},
-		timelines:  map[string][]Size{},
-		changed:    make(chan struct{}),
+		opts:           o,
+		hosts:          hosts,
+		start:          now,
+		groups:         map[string]*group{},
+		instances:      map[string]instance{},
+		templates:      map[string]*template{},
+		configs:        map[string]at.LaunchConfiguration{},
+		images:         map[string]image{},
+		parameters:     map[string]parameter{},
+		clusters:       map[string]ekstypes.Cluster{},
+		nodegroups:     map[string]map[string]*nodegroup{},
+		balancers:      balancers{map[string]*targetGroup{}},
+		launchLimits:   map[string]int{},
+		launches:       map[string]*launchCall{},
+		versions:       map[string]versionCall{},
+		addresses:      map[string]int{},
+		otherAddresses: map[string]int{},
+		timelines:      map[string][]Size{},
+		changed:        make(chan struct{}),
 
-		releases:      map[string]string{},
-		recommended:   map[string]string{},
-		blockedDrains: map[string]bool{},
-		heldDrains:    map[string]bool{},
+		releases:        map[string]string{},
+		recommended:     map[string]string{},
+		blockedDrains:   map[string]bool{},
+		postponedDrains: map[string]bool{},
 	}
 }
 
-// do runs f under the lock, and then settle.
-func (r *region) do(f func(now time.Time) error) error {
+// update runs f under the lock, and then settle.
+func (r *region) update(f func(now time.Time) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
 	err := f(now)
-	r.settle(now)
+	r.recordChange(now)
 	return err
 }
 
 // tick applies the passed time: instances age, and groups adjust their size.
 func (r *region) tick() {
-	_ = r.do(func(now time.Time) error {
+	_ = r.update(func(now time.Time) error {
 		for _, id := range slices.Clone(r.launched) {
 			before := r.instances[id]
-			r.replace(before, age(before, r.opts, now), now)
+			r.storeInstance(before, advanceInstance(before, r.opts, now), now)
 		}
 		for _, name := range sortedKeys(r.groups) {
-			r.balance(r.groups[name], now)
-			r.attach(r.groups[name], now)
+			r.adjustGroup(r.groups[name], now)
+			r.registerInstances(r.groups[name], now)
 		}
-		r.balancers.age(now)
+		r.balancers.removeDrained(now)
 		return nil
 	})
 }
 
-// settle records the state after a change: in timelines and in the snapshots for lagging reads. It wakes waiting callers.
-func (r *region) settle(now time.Time) {
+// recordChange records the state after a change: in timelines and in the snapshots for lagging reads. It wakes waiting callers.
+func (r *region) recordChange(now time.Time) {
 	for name, g := range r.groups {
-		r.timelines[name] = record(r.timelines[name], sizeOf(g, r.members(name), now.Sub(r.start)))
+		r.timelines[name] = appendSize(r.timelines[name], sizeOf(g, r.members(name), now.Sub(r.start)))
 	}
 	if r.opts.DescribeLag > 0 {
-		r.past = append(prune(r.past, now.Add(-r.opts.DescribeLag)), r.view(now))
+		r.past = append(dropOldViews(r.past, now.Add(-r.opts.DescribeLag)), r.view(now))
 	}
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// replace stores the changed instance and applies the consequences of the change.
-func (r *region) replace(before, after instance, now time.Time) {
+// storeInstance stores the changed instance and applies the consequences of the change.
+func (r *region) storeInstance(before, after instance, now time.Time) {
 	if g := r.groups[after.group]; g != nil {
 		if before.state == at.LifecycleStatePending && after.state == at.LifecycleStateInService || after.left && !before.left {
-			g.end(after.activity, now, "")
+			g.endActivity(after.activity, now, "")
 		}
 	}
 	r.instances[after.id] = after
@@ -124,7 +124,7 @@ func (r *region) replace(before, after instance, now time.Time) {
 		delete(r.instances, after.id)
 		r.launched = slices.DeleteFunc(r.launched, func(id string) bool { return id == after.id })
 	}
-	r.hosts.push(r.machine(after), nodeEffects(before, after)...)
+	r.hosts.enqueue(r.machine(after), nodeEffects(before, after)...)
 }
 
 // members lists the instances of a group that have not left it, in order of launch.
@@ -140,7 +140,7 @@ func (r *region) members(group string) []instance {
 
 // liveMembers lists the instances that count towards the group's capacity.
 func (r *region) liveMembers(group string) []instance {
-	return slices.DeleteFunc(r.members(group), func(i instance) bool { return !live(i) })
+	return slices.DeleteFunc(r.members(group), func(i instance) bool { return !isLive(i) })
 }
 
 // machine returns the data that the instance gives to the cluster when it boots.
@@ -162,13 +162,13 @@ func (r *region) machine(i instance) Machine {
 	}
 }
 
-// next returns 64 pseudo-random bits that are the same in every run (splitmix64).
-func (r *region) next() uint64 {
+// nextRandom returns 64 pseudo-random bits that are the same in every run (splitmix64).
+func (r *region) nextRandom() uint64 {
 	r.counter++
-	return mix(r.counter)
+	return mixBits(r.counter)
 }
 
-func mix(n uint64) uint64 {
+func mixBits(n uint64) uint64 {
 	n *= 0x9e3779b97f4a7c15
 	n = (n ^ n>>30) * 0xbf58476d1ce4e5b9
 	n = (n ^ n>>27) * 0x94d049bb133111eb
@@ -176,18 +176,18 @@ func mix(n uint64) uint64 {
 }
 
 // newID returns an EC2 resource id: the prefix and 17 hexadecimal digits.
-func (r *region) newID(prefix string) string { return fmt.Sprintf("%s-0%016x", prefix, r.next()) }
+func (r *region) newID(prefix string) string { return fmt.Sprintf("%s-0%016x", prefix, r.nextRandom()) }
 
 func (r *region) uuid() string {
-	a, b := r.next(), r.next()
+	a, b := r.nextRandom(), r.nextRandom()
 	return fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", a>>32, a>>16&0xffff, a&0xfff, b>>48&0xfff, b&0xffffffffffff)
 }
 
-// subnet returns the id of a zone's only subnet.
-func subnet(zone string) string {
+// subnetID returns the id of a zone's only subnet.
+func subnetID(zone string) string {
 	n := uint64(0)
 	for _, c := range zone {
-		n = mix(n + uint64(c))
+		n = mixBits(n + uint64(c))
 	}
 	return fmt.Sprintf("subnet-0%016x", n)
 }

@@ -57,7 +57,7 @@ func services() map[string]protocol {
 func (c *Cloud) routes() http.Handler {
 	protocols := services()
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		x := &exchange{cloud: c, w: w, id: c.requestID(), protocol: protocols["sts"]}
+		x := &exchange{cloud: c, w: w, id: c.newRequestID(), protocol: protocols["sts"]}
 		x.rec = Request{Time: time.Now(), UserAgent: req.UserAgent()}
 		service, place, ok := credentialScope(req.Header.Get("Authorization"))
 		if !ok {
@@ -70,7 +70,7 @@ func (c *Cloud) routes() http.Handler {
 			x.serve(req)
 			return
 		}
-		x.refuse(notModelled("the service %q", service))
+		x.refuse(notModelledError("the service %q", service))
 	})
 }
 
@@ -92,10 +92,10 @@ func (x *exchange) serve(req *http.Request) {
 	}
 	// smithy-go 1.28.8 closes the connection if an answer arrives before it has sent the whole request (WriteTo of a closed
 	// request body returns io.EOF). Real servers are never that fast, so wait.
-	_ = wait(x.cloud.ctx, x.cloud.opts.Latency)
+	_ = sleep(x.cloud.ctx, x.cloud.opts.Latency)
 	todo, err := x.protocol.parse(req, body)
 	x.rec.Operation, x.rec.Mutating, x.rec.Params = todo.operation, todo.mutating, todo.params
-	if e := x.cloud.faults.rejection(x.rec.Service); e != nil {
+	if e := x.cloud.faults.credentialError(x.rec.Service); e != nil {
 		x.refuse(e)
 		return
 	}
@@ -107,10 +107,10 @@ func (x *exchange) serve(req *http.Request) {
 		x.refuse(e)
 		return
 	}
-	fault, faulty := x.cloud.faults.take(x.rec.Service, x.rec.Operation)
+	fault, faulty := x.cloud.faults.takeFault(x.rec.Service, x.rec.Operation)
 	var out any
 	if !faulty || fault.AfterEffect {
-		ctx := withCaller(x.cloud.ctx, x.cloud.callers, x.cloud.callers.find(x.key))
+		ctx := withCaller(x.cloud.ctx, x.cloud.callers, x.cloud.callers.callerOf(x.key))
 		out, err = todo.run(ctx, x.cloud.regionFor(x.rec.Region))
 	}
 	switch {
@@ -131,15 +131,15 @@ func (x *exchange) finish(out any, err error) {
 		res, err = x.protocol.result(x.rec.Operation, x.id, out)
 	}
 	if err == nil {
-		x.answer(http.StatusOK, "", res)
+		x.write(http.StatusOK, "", res)
 		return
 	}
 	x.refuse(asAPIError(err))
 }
 
-func (x *exchange) refuse(e *apiError) { x.answer(e.Status, e.Code, x.protocol.fault(e, x.id)) }
+func (x *exchange) refuse(e *apiError) { x.write(e.Status, e.Code, x.protocol.fault(e, x.id)) }
 
-func (x *exchange) answer(status int, code string, res response) {
+func (x *exchange) write(status int, code string, res response) {
 	x.rec.Status, x.rec.Code = status, code
 	x.cloud.log.add(x.rec)
 	x.w.Header().Set("Content-Type", res.contentType)
@@ -151,7 +151,7 @@ func (x *exchange) answer(status int, code string, res response) {
 	_, _ = x.w.Write(res.body) // a client that has disconnected needs no answer
 }
 
-func (c *Cloud) requestID() string {
+func (c *Cloud) newRequestID() string {
 	c.home.mu.Lock()
 	defer c.home.mu.Unlock()
 	return c.home.uuid()

@@ -30,7 +30,7 @@ import (
 
 // With the environment of Env, an unmodified program reaches the stand-in.
 func TestProgramWithEnvReachesSimulatedAWS(t *testing.T) {
-	c, _ := start(t, fast())
+	c, _ := start(t, shortTimes())
 	for _, kv := range c.Env() {
 		k, v, _ := strings.Cut(kv, "=")
 		t.Setenv(k, v)
@@ -41,7 +41,7 @@ func TestProgramWithEnvReachesSimulatedAWS(t *testing.T) {
 }
 
 func TestDescribeGroupsPages(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	for i := range 53 {
 		spec := awscloud.GroupSpec{Name: fmt.Sprintf("g%02d", i), Zones: []string{zoneA}, Max: 1, Template: awscloud.TemplateRef{ID: template}}
 		if err := c.AddGroup(spec); err != nil {
@@ -69,7 +69,7 @@ func TestDescribeGroupsPages(t *testing.T) {
 }
 
 func TestDescribeGroupsByNameAndTag(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1}, nil)
 	addGroup(t, c, template, nil, func(s *awscloud.GroupSpec) { s.Name, s.Tags = "h", map[string]string{"team": "red"} })
 	names := func(in as.DescribeAutoScalingGroupsInput) (list []string) {
@@ -102,7 +102,7 @@ func TestDescribeGroupsByNameAndTag(t *testing.T) {
 }
 
 func TestAnotherRegionIsEmpty(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1}, nil)
 	cfg := config(c)
 	cfg.Region = "eu-west-1"
@@ -113,7 +113,7 @@ func TestAnotherRegionIsEmpty(t *testing.T) {
 }
 
 func TestDescribeCallsShowChangesAfterALag(t *testing.T) {
-	o := fast()
+	o := shortTimes()
 	o.DescribeLag = 300 * time.Millisecond
 	c, template := start(t, o)
 	addGroup(t, c, template, []int{1}, nil)
@@ -137,15 +137,15 @@ func TestDescribeCallsShowChangesAfterALag(t *testing.T) {
 }
 
 func TestInjectedFaultsAreReturnedInOrder(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1}, nil)
 	call := func() error {
 		_, err := scaling(c).DescribeAutoScalingGroups(t.Context(), &as.DescribeAutoScalingGroupsInput{})
 		return err
 	}
-	c.Fault(awscloud.Fault{Service: "ec2", Code: "RequestLimitExceeded"})
-	c.Fault(awscloud.Fault{Operation: "DescribeAutoScalingGroups", Times: 2, Code: "Throttling"})
-	c.Fault(awscloud.Fault{Operation: "DescribeAutoScalingGroups", Code: "InternalFailure"})
+	c.InjectFault(awscloud.Fault{Service: "ec2", Code: "RequestLimitExceeded"})
+	c.InjectFault(awscloud.Fault{Operation: "DescribeAutoScalingGroups", Times: 2, Code: "Throttling"})
+	c.InjectFault(awscloud.Fault{Operation: "DescribeAutoScalingGroups", Code: "InternalFailure"})
 	equal(t, "first", wantCode(t, call(), "Throttling"), "Rate exceeded")
 	wantCode(t, call(), "Throttling")
 	wantCode(t, call(), "InternalFailure")
@@ -159,7 +159,7 @@ func TestInjectedFaultsAreReturnedInOrder(t *testing.T) {
 		statuses = append(statuses, r.Status)
 	}
 	equal(t, "statuses", statuses, []int{400, 400, 500, 200, 503})
-	c.Fault(awscloud.Fault{Times: -1, Code: "Throttling"})
+	c.InjectFault(awscloud.Fault{Times: -1, Code: "Throttling"})
 	for range 3 {
 		wantCode(t, call(), "Throttling")
 	}
@@ -170,9 +170,9 @@ func TestInjectedFaultsAreReturnedInOrder(t *testing.T) {
 }
 
 func TestScalingActivityInProgressOnDemand(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1}, nil)
-	c.Fault(awscloud.Fault{Operation: "TerminateInstanceInAutoScalingGroup", Code: "ScalingActivityInProgress"})
+	c.InjectFault(awscloud.Fault{Operation: "TerminateInstanceInAutoScalingGroup", Code: "ScalingActivityInProgress"})
 	in := &as.TerminateInstanceInAutoScalingGroupInput{InstanceId: aws.String(status(t, c).Instances[0].ID), ShouldDecrementDesiredCapacity: aws.Bool(true)}
 	_, err := scaling(c).TerminateInstanceInAutoScalingGroup(t.Context(), in)
 	if e := (*at.ScalingActivityInProgressFault)(nil); !errors.As(err, &e) {
@@ -183,7 +183,7 @@ func TestScalingActivityInProgressOnDemand(t *testing.T) {
 
 // The connection closes after the change, and the SDK repeats the call.
 func TestSDKRepeatsCallAfterDroppedConnection(t *testing.T) {
-	c, template := start(t, fast())
+	c, template := start(t, shortTimes())
 	// The hook keeps the instance in the group until the repeated call.
 	addGroup(t, c, template, []int{1, 1, 1}, func(s *awscloud.GroupSpec) { s.TerminatingHook = time.Hour })
 	cfg := config(c)
@@ -192,22 +192,22 @@ func TestSDKRepeatsCallAfterDroppedConnection(t *testing.T) {
 		return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = 2, time.Millisecond })
 	}
 	client := as.NewFromConfig(cfg)
-	c.Fault(awscloud.Fault{Operation: "LaunchInstances", AfterEffect: true})
+	c.InjectFault(awscloud.Fault{Operation: "LaunchInstances", AfterEffect: true})
 	must(client.LaunchInstances(t.Context(), launchIn(zoneA, 1, "t")))(t)
 	equal(t, "desired after a repeated launch with a token", status(t, c).Desired, 4)
 
-	c.Fault(awscloud.Fault{Operation: "TerminateInstanceInAutoScalingGroup", AfterEffect: true})
+	c.InjectFault(awscloud.Fault{Operation: "TerminateInstanceInAutoScalingGroup", AfterEffect: true})
 	must(client.TerminateInstanceInAutoScalingGroup(t.Context(), &as.TerminateInstanceInAutoScalingGroupInput{
 		InstanceId: aws.String(status(t, c).Instances[0].ID), ShouldDecrementDesiredCapacity: aws.Bool(true),
 	}))(t)
 	equal(t, "desired after a repeated termination", status(t, c).Desired, 2)
 
-	c.Fault(awscloud.Fault{Operation: "SetDesiredCapacity", AfterEffect: true, Code: "InternalFailure"})
+	c.InjectFault(awscloud.Fault{Operation: "SetDesiredCapacity", AfterEffect: true, Code: "InternalFailure"})
 	_, err := scaling(c).SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{AutoScalingGroupName: aws.String("g"), DesiredCapacity: aws.Int32(5)})
 	wantCode(t, err, "InternalFailure")
 	equal(t, "desired after an error that came late", status(t, c).Desired, 5)
 
-	c.Fault(awscloud.Fault{Operation: "SetDesiredCapacity"})
+	c.InjectFault(awscloud.Fault{Operation: "SetDesiredCapacity"})
 	if _, err := scaling(c).SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{AutoScalingGroupName: aws.String("g"), DesiredCapacity: aws.Int32(6)}); err == nil {
 		t.Error("a dropped request was answered")
 	}
@@ -216,7 +216,7 @@ func TestSDKRepeatsCallAfterDroppedConnection(t *testing.T) {
 
 func TestRequestLog(t *testing.T) {
 	var lines bytes.Buffer
-	o := fast()
+	o := shortTimes()
 	o.Log = &lines
 	c, template := start(t, o)
 	addGroup(t, c, template, []int{1}, nil)
@@ -258,7 +258,7 @@ func TestRequestLog(t *testing.T) {
 }
 
 func TestRejectedCredentials(t *testing.T) {
-	c, _ := start(t, fast())
+	c, _ := start(t, shortTimes())
 	cfg := config(c)
 	calls := map[string]func(context.Context) error{
 		"sts": func(ctx context.Context) error {
@@ -303,7 +303,7 @@ func TestRejectedCredentials(t *testing.T) {
 }
 
 func TestRequestsNeedASignature(t *testing.T) {
-	c, _ := start(t, fast())
+	c, _ := start(t, shortTimes())
 	res := must(http.Post(c.URL(), "application/x-www-form-urlencoded", strings.NewReader("Action=GetCallerIdentity&Version=2011-06-15")))(t)
 	defer res.Body.Close()
 	equal(t, "status", res.StatusCode, http.StatusForbidden)
@@ -311,7 +311,7 @@ func TestRequestsNeedASignature(t *testing.T) {
 }
 
 func TestUnknownActionsAreRefused(t *testing.T) {
-	c, _ := start(t, fast())
+	c, _ := start(t, shortTimes())
 	_, err := scaling(c).DescribePolicies(t.Context(), &as.DescribePoliciesInput{})
 	wantCode(t, err, "InvalidAction")
 	_, err = compute(c).DescribeVolumes(t.Context(), &ec2.DescribeVolumesInput{})
@@ -323,7 +323,7 @@ func TestUnknownActionsAreRefused(t *testing.T) {
 }
 
 func TestGetParameterReturnsNewestValue(t *testing.T) {
-	c, _ := start(t, fast())
+	c, _ := start(t, shortTimes())
 	const name = "/aws/service/eks/optimized-ami/1.33/amazon-linux-2023/x86_64/standard/recommended/image_id"
 	c.AddParameter(name, "ami-old")
 	c.AddParameter(name, "ami-new")
@@ -343,7 +343,7 @@ func TestGetParameterReturnsNewestValue(t *testing.T) {
 
 func TestManagedNodegroup(t *testing.T) {
 	host := &recorder{}
-	o := fast()
+	o := shortTimes()
 	o.Nodes = host
 	c, _ := start(t, o)
 	own := c.AddTemplate("web", awscloud.TemplateVersion{InstanceType: "m5.large", UserData: "--node-labels=team=web"})
@@ -396,7 +396,7 @@ func TestManagedNodegroup(t *testing.T) {
 }
 
 func TestStopEndsALongCall(t *testing.T) {
-	o := fast()
+	o := shortTimes()
 	o.LaunchCall = time.Hour
 	c, template := start(t, o)
 	addGroup(t, c, template, []int{1}, nil)

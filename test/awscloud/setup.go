@@ -15,7 +15,7 @@ import (
 
 // AddImage registers an AMI with its kubelet's version (v1.33.2) and its architecture in EC2's words (x86_64, arm64).
 func (c *Cloud) AddImage(id, kubeletVersion, arch string) {
-	_ = c.home.do(func(now time.Time) error {
+	_ = c.home.update(func(now time.Time) error {
 		c.home.images[id] = image{id: id, kubelet: kubeletVersion, arch: arch, created: now}
 		return nil
 	})
@@ -23,7 +23,7 @@ func (c *Cloud) AddImage(id, kubeletVersion, arch string) {
 
 // AddParameter sets an SSM parameter, for example the recommended AMI of a Kubernetes version.
 func (c *Cloud) AddParameter(name, value string) {
-	_ = c.home.do(func(now time.Time) error {
+	_ = c.home.update(func(now time.Time) error {
 		p := c.home.parameters[name]
 		c.home.parameters[name] = parameter{name: name, value: value, version: p.version + 1, modified: now}
 		return nil
@@ -50,14 +50,14 @@ func (v TemplateVersion) data() templateData {
 // template has the name, it adds versions to it.
 func (c *Cloud) AddTemplate(name string, versions ...TemplateVersion) string {
 	var id string
-	_ = c.home.do(func(now time.Time) error {
+	_ = c.home.update(func(now time.Time) error {
 		t, ok := c.home.findTemplate("", name)
 		if !ok {
 			t = &template{id: c.home.newID("lt"), name: name, created: now, defaultVersion: 1}
 			c.home.templates[t.id] = t
 		}
 		for _, v := range versions {
-			t.addVersion(v.data(), v.Description, c.home.nextBirth(), now)
+			t.addVersion(v.data(), v.Description, c.home.nextBirthOrder(), now)
 		}
 		id = t.id
 		return nil
@@ -65,11 +65,11 @@ func (c *Cloud) AddTemplate(name string, versions ...TemplateVersion) string {
 	return id
 }
 
-func (r *region) nextBirth() int { r.counter++; return int(r.counter) }
+func (r *region) nextBirthOrder() int { r.counter++; return int(r.counter) }
 
 // AddLaunchConfiguration creates a launch configuration, the predecessor of launch templates.
 func (c *Cloud) AddLaunchConfiguration(name string, v TemplateVersion) {
-	_ = c.home.do(func(now time.Time) error {
+	_ = c.home.update(func(now time.Time) error {
 		c.home.configs[name] = at.LaunchConfiguration{
 			LaunchConfigurationName: aws.String(name),
 			LaunchConfigurationARN:  aws.String("arn:aws:autoscaling:" + c.opts.Region + ":" + c.opts.Account + ":launchConfiguration:" + c.home.uuid() + ":launchConfigurationName/" + name),
@@ -85,7 +85,7 @@ func (c *Cloud) AddLaunchConfiguration(name string, v TemplateVersion) {
 // TemplateRef identifies a launch template version as a group does: id or name, and a number, $Latest or $Default.
 type TemplateRef struct{ ID, Name, Version string }
 
-func (t TemplateRef) spec() *at.LaunchTemplateSpecification {
+func (t TemplateRef) specification() *at.LaunchTemplateSpecification {
 	s := &at.LaunchTemplateSpecification{Version: aws.String(t.Version)}
 	if t.ID != "" {
 		s.LaunchTemplateId = aws.String(t.ID)
@@ -130,8 +130,8 @@ func (s GroupSpec) validate(region string) error {
 		}
 	}
 	for _, p := range s.Suspended {
-		if !slices.Contains(processes(), p) {
-			return fmt.Errorf("process %q is none of %s", p, strings.Join(processes(), ", "))
+		if !slices.Contains(suspendableProcesses(), p) {
+			return fmt.Errorf("process %q is none of %s", p, strings.Join(suspendableProcesses(), ", "))
 		}
 	}
 	return nil
@@ -153,8 +153,8 @@ func (c *Cloud) addGroup(s GroupSpec) error {
 	var g *group
 	var members []instance
 	var machines []Machine
-	err := c.home.do(func(now time.Time) (err error) {
-		g, members, err = c.home.prepare(s, now)
+	err := c.home.update(func(now time.Time) (err error) {
+		g, members, err = c.home.newGroup(s, now)
 		for _, i := range members {
 			machines = append(machines, c.home.machine(i))
 		}
@@ -172,7 +172,7 @@ func (c *Cloud) addGroup(s GroupSpec) error {
 			return err
 		}
 	}
-	return c.home.do(func(time.Time) error {
+	return c.home.update(func(time.Time) error {
 		c.home.groups[g.name] = g
 		for _, i := range members {
 			c.home.instances[i.id] = i
@@ -182,8 +182,8 @@ func (c *Cloud) addGroup(s GroupSpec) error {
 	})
 }
 
-// prepare returns a group and its first instances without adding them to the region.
-func (r *region) prepare(s GroupSpec, now time.Time) (*group, []instance, error) {
+// newGroup returns a group and its first instances without adding them to the region.
+func (r *region) newGroup(s GroupSpec, now time.Time) (*group, []instance, error) {
 	g := &group{
 		spec: s, name: s.Name, created: now,
 		arn: "arn:aws:autoscaling:" + r.opts.Region + ":" + r.opts.Account + ":autoScalingGroup:" + r.uuid() + ":autoScalingGroupName/" + s.Name,
@@ -192,7 +192,7 @@ func (r *region) prepare(s GroupSpec, now time.Time) (*group, []instance, error)
 		suspended: map[string]time.Time{}, blocked: map[string]time.Time{},
 	}
 	if s.Template != (TemplateRef{}) {
-		g.template = s.Template.spec()
+		g.template = s.Template.specification()
 	}
 	g.suspend(s.Suspended, now)
 	if g.desired == 0 {
@@ -200,22 +200,22 @@ func (r *region) prepare(s GroupSpec, now time.Time) (*group, []instance, error)
 			g.desired += n
 		}
 	}
-	if err := r.checkGroup(g); err != nil {
+	if err := r.checkNewGroup(g); err != nil {
 		return nil, nil, err
 	}
 	members, err := r.firstInstances(g, now)
 	return g, members, err
 }
 
-// checkGroup returns an error if CreateAutoScalingGroup would refuse the group.
-func (r *region) checkGroup(g *group) error {
+// checkNewGroup returns an error if CreateAutoScalingGroup would refuse the group.
+func (r *region) checkNewGroup(g *group) error {
 	if _, ok := r.groups[g.name]; ok {
-		return refuse("AlreadyExists", "AutoScalingGroup by this name already exists - A group with the name %s already exists", g.name)
+		return clientError("AlreadyExists", "AutoScalingGroup by this name already exists - A group with the name %s already exists", g.name)
 	}
-	if err := checkSizes(g.min, g.max, g.desired); err != nil {
+	if err := checkGroupSizes(g.min, g.max, g.desired); err != nil {
 		return err
 	}
-	return r.checkLaunch(g.template, g.mixed, g.config)
+	return r.checkLaunchSource(g.template, g.mixed, g.config)
 }
 
 // firstInstances returns the instances that a group has from the start.
@@ -232,7 +232,7 @@ func (r *region) firstInstances(g *group, now time.Time) ([]instance, error) {
 			policy.LaunchTemplate, first.mixed = &template, &policy
 		}
 	}
-	spec, err := r.launchSpec(&first)
+	spec, err := r.resolveLaunchSpec(&first)
 	if err != nil {
 		return nil, err
 	}

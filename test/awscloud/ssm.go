@@ -39,14 +39,14 @@ func (ssmProtocol) parse(req *http.Request, body []byte) (call, error) {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
-		return c, refuse("SerializationException", "%v", err)
+		return c, clientError("SerializationException", "%v", err)
 	}
 	run, ok := map[string]func(*region, ssmRequest) (any, error){
 		"GetParameter":  (*region).getParameter,
 		"GetParameters": (*region).getParameters,
 	}[operation]
 	if !ok {
-		return c, refuse("UnknownOperationException", "")
+		return c, clientError("UnknownOperationException", "")
 	}
 	c.run = func(_ context.Context, r *region) (any, error) {
 		r.mu.Lock()
@@ -66,14 +66,14 @@ func (ssmProtocol) fault(e *apiError, _ string) response { return jsonFault(e, s
 func (r *region) getParameter(in ssmRequest) (any, error) {
 	p, ok := r.parameters[in.Name]
 	if !ok {
-		return nil, refuse("ParameterNotFound", "")
+		return nil, clientError("ParameterNotFound", "")
 	}
 	return &ssm.GetParameterOutput{Parameter: r.describeParameter(p)}, nil
 }
 
 func (r *region) getParameters(in ssmRequest) (any, error) {
 	if len(in.Names) < 1 || len(in.Names) > 10 {
-		return nil, refuse("ValidationException", "1 validation error detected: Value '[%s]' at 'names' failed to satisfy constraint: Member must have length less than or equal to 10", strings.Join(in.Names, ", "))
+		return nil, clientError("ValidationException", "1 validation error detected: Value '[%s]' at 'names' failed to satisfy constraint: Member must have length less than or equal to 10", strings.Join(in.Names, ", "))
 	}
 	out := &ssm.GetParametersOutput{Parameters: []ssmtypes.Parameter{}, InvalidParameters: []string{}}
 	for _, name := range in.Names {

@@ -33,14 +33,14 @@ type recorder struct {
 	machines map[string]awscloud.Machine
 }
 
-func (h *recorder) note(verb, name string) {
+func (h *recorder) record(verb, name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.calls = append(h.calls, verb+" "+name)
 }
 
 func (h *recorder) Boot(_ context.Context, m awscloud.Machine) error {
-	h.note("boot", m.Name)
+	h.record("boot", m.Name)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.machines == nil {
@@ -51,12 +51,12 @@ func (h *recorder) Boot(_ context.Context, m awscloud.Machine) error {
 }
 
 func (h *recorder) StopKubelet(_ context.Context, name string) error {
-	h.note("stop", name)
+	h.record("stop", name)
 	return nil
 }
 
 func (h *recorder) DeleteNode(_ context.Context, name string) error {
-	h.note("delete", name)
+	h.record("delete", name)
 	return nil
 }
 
@@ -68,8 +68,8 @@ func (h *recorder) machine(name string) (awscloud.Machine, bool) {
 	return m, ok
 }
 
-// of lists the calls for one Node.
-func (h *recorder) of(name string) []string {
+// callsFor lists the calls for one Node.
+func (h *recorder) callsFor(name string) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var out []string
@@ -82,8 +82,8 @@ func (h *recorder) of(name string) []string {
 	return out
 }
 
-// fast returns short times, so that a test ends soon but still observes every state.
-func fast() awscloud.Options {
+// shortTimes returns short times, so that a test ends soon but still observes every state.
+func shortTimes() awscloud.Options {
 	return awscloud.Options{
 		Boot: 60 * time.Millisecond, NodeReady: 10 * time.Millisecond, Terminate: 60 * time.Millisecond,
 		NodeGoneAfter: 30 * time.Millisecond, HealthCheck: 30 * time.Millisecond, Rebalance: 50 * time.Millisecond,
@@ -181,7 +181,7 @@ func await(t *testing.T, c *awscloud.Cloud, what string, ok func(awscloud.GroupS
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := c.Wait(ctx, "g", ok); err != nil {
+	if err := c.WaitForGroup(ctx, "g", ok); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 	return status(t, c)

@@ -18,7 +18,7 @@ type image struct {
 	created           time.Time
 }
 
-// template is an EC2 launch template. Its versions are numbered from 1 and never change.
+// templateARN is an EC2 launch template. Its versions are numbered from 1 and never change.
 type template struct {
 	id, name       string
 	created        time.Time
@@ -51,8 +51,8 @@ type tag struct {
 	Value string `xml:"value"`
 }
 
-// over returns the data in which d overrides base (CreateLaunchTemplateVersion with SourceVersion).
-func (d templateData) over(base templateData) templateData {
+// withDefaultsFrom returns the data in which d overrides base (CreateLaunchTemplateVersion with SourceVersion).
+func (d templateData) withDefaultsFrom(base templateData) templateData {
 	out := templateData{
 		image:    cmp.Or(d.image, base.image),
 		kind:     cmp.Or(d.kind, base.kind),
@@ -71,8 +71,8 @@ func (d templateData) over(base templateData) templateData {
 	return out
 }
 
-// version returns a version by its name in the API: a number, $Latest, $Default, or "", which means $Default.
-func (t *template) version(text string) (templateVersion, bool) {
+// findVersion returns a version by its name in the API: a number, $Latest, $Default, or "", which means $Default.
+func (t *template) findVersion(text string) (templateVersion, bool) {
 	n := 0
 	switch text {
 	case "$Latest":
@@ -119,12 +119,12 @@ func (r *region) resolveImage(id string) (string, error) {
 	}
 	p, ok := r.parameters[name]
 	if !ok {
-		return "", refuse("InvalidParameterValue", "Unable to resolve alias %s: the parameter does not exist.", id)
+		return "", clientError("InvalidParameterValue", "Unable to resolve alias %s: the parameter does not exist.", id)
 	}
 	return p.value, nil
 }
 
-// launchSpec describes the instances that a group launches, with its template, configuration or policy resolved.
+// resolveLaunchSpec describes the instances that a group launches, with its template, configuration or policy resolved.
 type launchSpec struct {
 	template      at.LaunchTemplateSpecification // id, name and number; empty with a launch configuration
 	config        string
@@ -145,18 +145,18 @@ func (s launchSpec) capacity() int {
 	return 1
 }
 
-// launchSpec resolves what the group launches now. It fails as a launch does, with the message in the scaling activity.
-func (r *region) launchSpec(g *group) (launchSpec, error) {
+// resolveLaunchSpec resolves what the group launches now. It fails as a launch does, with the message in the scaling activity.
+func (r *region) resolveLaunchSpec(g *group) (launchSpec, error) {
 	if g.config != "" {
 		c := r.configs[g.config]
 		s := launchSpec{config: g.config, image: aws.ToString(c.ImageId), kind: aws.ToString(c.InstanceType)}
-		return r.finishSpec(s, aws.ToString(c.UserData))
+		return r.completeImage(s, aws.ToString(c.UserData))
 	}
 	if g.mixed == nil {
-		return r.templateSpec(*g.template, launchSpec{})
+		return r.completeFromTemplate(*g.template, launchSpec{})
 	}
 	base := *g.mixed.LaunchTemplate.LaunchTemplateSpecification
-	s := launchSpec{spot: allSpot(g.mixed.InstancesDistribution)}
+	s := launchSpec{spot: isAllSpot(g.mixed.InstancesDistribution)}
 	// The first override has the highest priority, and the stand-in always has capacity of every type.
 	for _, o := range g.mixed.LaunchTemplate.Overrides[:min(1, len(g.mixed.LaunchTemplate.Overrides))] {
 		if o.LaunchTemplateSpecification != nil {
@@ -165,11 +165,11 @@ func (r *region) launchSpec(g *group) (launchSpec, error) {
 		s.kind, s.weight = aws.ToString(o.InstanceType), aws.ToString(o.WeightedCapacity)
 		s.image, s.imageOverride = aws.ToString(o.ImageId), o.ImageId != nil
 	}
-	return r.templateSpec(base, s)
+	return r.completeFromTemplate(base, s)
 }
 
-// templateSpec completes s from the template to which ref refers.
-func (r *region) templateSpec(ref at.LaunchTemplateSpecification, s launchSpec) (launchSpec, error) {
+// completeFromTemplate completes s from the template to which ref refers.
+func (r *region) completeFromTemplate(ref at.LaunchTemplateSpecification, s launchSpec) (launchSpec, error) {
 	t, v, err := r.templateVersion(ref)
 	if err != nil {
 		return launchSpec{}, err
@@ -182,16 +182,16 @@ func (r *region) templateSpec(ref at.LaunchTemplateSpecification, s launchSpec) 
 	s.born = v.born
 	s.kind = cmp.Or(s.kind, v.data.kind)
 	s.image = cmp.Or(s.image, v.data.image)
-	return r.finishSpec(s, v.data.userData)
+	return r.completeImage(s, v.data.userData)
 }
 
-func (r *region) finishSpec(s launchSpec, userData string) (launchSpec, error) {
+func (r *region) completeImage(s launchSpec, userData string) (launchSpec, error) {
 	id, err := r.resolveImage(s.image)
 	if err != nil {
 		return launchSpec{}, err
 	}
 	if _, ok := r.images[id]; !ok {
-		return launchSpec{}, refuse("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
+		return launchSpec{}, clientError("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
 	}
 	s.image, s.labels = id, nodeLabels(userData)
 	return s, nil
@@ -201,15 +201,15 @@ func (r *region) finishSpec(s launchSpec, userData string) (launchSpec, error) {
 func (r *region) templateVersion(ref at.LaunchTemplateSpecification) (*template, templateVersion, error) {
 	id, name := aws.ToString(ref.LaunchTemplateId), aws.ToString(ref.LaunchTemplateName)
 	if (id == "") == (name == "") {
-		return nil, templateVersion{}, invalid("Valid requests must contain either LaunchTemplateId or LaunchTemplateName")
+		return nil, templateVersion{}, validationError("Valid requests must contain either LaunchTemplateId or LaunchTemplateName")
 	}
 	t, ok := r.findTemplate(id, name)
 	if !ok {
-		return nil, templateVersion{}, invalid("You must use a valid fully-formed launch template. %s", noTemplate(id, name).Message)
+		return nil, templateVersion{}, validationError("You must use a valid fully-formed launch template. %s", unknownTemplateError(id, name).Message)
 	}
-	v, ok := t.version(aws.ToString(ref.Version))
+	v, ok := t.findVersion(aws.ToString(ref.Version))
 	if !ok {
-		return nil, templateVersion{}, invalid("You must use a valid fully-formed launch template. %s", noVersion(t, aws.ToString(ref.Version)).Message)
+		return nil, templateVersion{}, validationError("You must use a valid fully-formed launch template. %s", unknownVersionError(t, aws.ToString(ref.Version)).Message)
 	}
 	return t, v, nil
 }

@@ -25,7 +25,7 @@ func sizeOf(g *group, members []instance, since time.Duration) Size {
 	}
 	for _, i := range members {
 		switch {
-		case live(i):
+		case isLive(i):
 			s.Zones[i.zone]++
 		default:
 			s.Terminating++
@@ -37,8 +37,8 @@ func sizeOf(g *group, members []instance, since time.Duration) Size {
 	return s
 }
 
-// record appends a size, unless it differs from the last size only in its time.
-func record(line []Size, s Size) []Size {
+// appendSize appends a size, unless it differs from the last size only in its time.
+func appendSize(line []Size, s Size) []Size {
 	if n := len(line); n > 0 {
 		last := line[n-1]
 		if last.Min == s.Min && last.Max == s.Max && last.Desired == s.Desired &&
@@ -67,17 +67,17 @@ func (r *region) view(now time.Time) view {
 	return v
 }
 
-// observed returns the view for a describe call. It is as old as Options.DescribeLag.
-func (r *region) observed() view {
+// laggedView returns the view for a describe call. It is as old as Options.DescribeLag.
+func (r *region) laggedView() view {
 	now := time.Now()
 	if r.opts.DescribeLag == 0 || len(r.past) == 0 {
 		return r.view(now)
 	}
-	return prune(r.past, now.Add(-r.opts.DescribeLag))[0]
+	return dropOldViews(r.past, now.Add(-r.opts.DescribeLag))[0]
 }
 
-// prune removes the views that were already outdated at that time. The first remaining view is the state at that time.
-func prune(past []view, then time.Time) []view {
+// dropOldViews removes the views that were already outdated at that time. The first remaining view is the state at that time.
+func dropOldViews(past []view, then time.Time) []view {
 	n := slices.IndexFunc(past, func(v view) bool { return v.at.After(then) })
 	switch {
 	case n < 0:
