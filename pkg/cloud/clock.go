@@ -9,8 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// WithClock returns the provider with the groups' Observed converted from this machine's clock to the
-// clock now.
+// WithClock returns a provider that converts the Observed time of groups from this machine's clock to the clock now.
 func WithClock(provider Provider, now func() time.Time) Provider { return clocked{provider, now} }
 
 type clocked struct {
@@ -34,7 +33,7 @@ func (c clocked) Observe(ctx context.Context, ref Ref) (nodegroup.Group, error) 
 	return group, err
 }
 
-// convertTime returns the clock's time for a time of this machine.
+// convertTime returns the time that c.now showed when this machine's clock showed the local time.
 func (c clocked) convertTime(local time.Time) time.Time {
 	if local.IsZero() {
 		return local
@@ -42,5 +41,5 @@ func (c clocked) convertTime(local time.Time) time.Time {
 	return c.now().Add(-time.Since(local))
 }
 
-// Unwrap returns the provider that uses this machine's clock; see As.
+// Unwrap returns the wrapped provider, which uses this machine's clock. See As.
 func (c clocked) Unwrap() Provider { return c.Provider }

@@ -8,9 +8,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// RequireLabels returns the provider with one more condition: a node is current only if it also
-// carries the labels. Groups without machines stay as they are, because their provider already
-// judges nodes by labels. Without labels it returns the provider itself.
+// RequireLabels returns a provider for which a node is current only if it also has the labels. It does not change groups
+// without machines, because their provider already judges nodes by labels. If labels is empty, RequireLabels returns the
+// provider itself.
 func RequireLabels(provider Provider, labels map[string]string) Provider {
 	if len(labels) == 0 {
 		return provider
@@ -39,11 +39,11 @@ func (l labelled) Observe(ctx context.Context, ref Ref) (nodegroup.Group, error)
 	return group, err
 }
 
-// Unwrap returns the provider without the labels; see As.
+// Unwrap returns the wrapped provider, which does not require the labels. See As.
 func (l labelled) Unwrap() Provider { return l.Provider }
 
-// As returns the provider as a T: a Surveyor, an Authorizer or a Balancer. It looks at the provider
-// and at every provider that it wraps. ok is false if none of them is a T.
+// As returns the provider as a T: a Surveyor, an Authorizer or a Balancer. If the provider is no T, As tries the providers that
+// it wraps. ok is false if no provider is a T.
 func As[T any](provider Provider) (as T, ok bool) {
 	for {
 		if as, ok = provider.(T); ok {

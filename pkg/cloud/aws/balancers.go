@@ -23,31 +23,31 @@ import (
 var _ cloud.Balancer = (*Provider)(nil)
 
 const (
-	// delayAttribute is the attribute of a target group that has its deregistration delay, in
-	// seconds. defaultDelay is its default (Elastic Load Balancing, "Edit target group attributes").
+	// delayAttribute is the attribute of a target group that contains its deregistration delay in seconds. defaultDelay is its
+	// default (Elastic Load Balancing, "Edit target group attributes").
 	delayAttribute = "deregistration_delay.timeout_seconds"
 	defaultDelay   = 300 * time.Second
-	// rereadAfter is how long a target group is not read again if it had none of the wanted targets.
+	// rereadAfter is the age at which a reading of a target group is read again even if it has none of the wanted targets.
 	rereadAfter = time.Minute
 )
 
 // balancers reads the target groups of load balancers.
 type balancers struct {
 	elb *elasticloadbalancingv2.Client
-	// delays are the deregistration delays by ARN, readings are the last readings by ARN.
+	// delays contains the deregistration delays, and readings contains the last readings. Both are by ARN.
 	delays   cache[string, time.Duration]
 	readings cache[string, targetReading]
 }
 
-// targetReading is the targets of one group at one moment.
+// targetReading contains the targets of one target group at one moment.
 type targetReading struct {
 	at      time.Time
 	targets []nodegroup.Target
 }
 
-// TargetGroups implements cloud.Balancer with one DescribeAutoScalingGroups and, once for each
-// target group, a DescribeTargetGroupAttributes and a DescribeTargetHealth. It stops when AWS
-// denies a read, since the other target groups would be denied too.
+// TargetGroups implements cloud.Balancer with one DescribeAutoScalingGroups and, once for each target group, a
+// DescribeTargetGroupAttributes and a DescribeTargetHealth. It stops when AWS denies a read, because AWS would also deny the
+// other reads.
 func (p *Provider) TargetGroups(ctx context.Context, group *nodegroup.Group, bound []string) (cloud.TargetGroups, error) {
 	var found cloud.TargetGroups
 	asg, err := p.readGroup(ctx, group.Name, false)
@@ -75,9 +75,9 @@ func (p *Provider) TargetGroups(ctx context.Context, group *nodegroup.Group, bou
 	return found, err
 }
 
-// attachedTargetGroups lists the target groups that the Auto Scaling group registers its instances
-// in. The group deregisters an instance when it terminates it, and waits until it is drained (EC2
-// Auto Scaling user guide, "Attach a target group").
+// attachedTargetGroups lists the target groups in which the Auto Scaling group registers its instances. Before the group
+// terminates an instance, it deregisters the instance and waits until the target is drained (EC2 Auto Scaling user guide,
+// "Attach a target group").
 func attachedTargetGroups(asg *at.AutoScalingGroup) []string {
 	arns := slices.Clone(asg.TargetGroupARNs)
 	for _, source := range asg.TrafficSources {
@@ -88,7 +88,7 @@ func attachedTargetGroups(asg *at.AutoScalingGroup) []string {
 	return arns
 }
 
-// accountInARN returns the account in an ARN, "" if it has none.
+// accountInARN returns the account in an ARN, "" if there is none.
 func accountInARN(arn string) string {
 	parsed, _ := awsarn.Parse(arn) // zero if it is not an ARN
 	return parsed.AccountID
@@ -104,8 +104,8 @@ func targetGroupName(arn string) string {
 	return parts[1]
 }
 
-// readDelays returns the groups with their delays, each read once. Groups that do not exist are
-// left out.
+// readDelays returns the target groups with their deregistration delays. Each delay is read once. Target groups that do not
+// exist are left out.
 func (b *balancers) readDelays(ctx context.Context, groups []nodegroup.TargetGroup) ([]nodegroup.TargetGroup, error) {
 	err := forEachParallel(len(groups), func(i int) (err error) {
 		g := &groups[i]
@@ -117,8 +117,7 @@ func (b *balancers) readDelays(ctx context.Context, groups []nodegroup.TargetGro
 	return slices.DeleteFunc(groups, func(g nodegroup.TargetGroup) bool { return g.Delay < 0 }), err
 }
 
-// readDelay returns how long the target group keeps connections, or a negative delay if the group
-// does not exist.
+// readDelay reads the deregistration delay of the target group. It returns a negative delay if the target group does not exist.
 func (b *balancers) readDelay(ctx context.Context, g *nodegroup.TargetGroup) (time.Duration, error) {
 	out, err := b.elb.DescribeTargetGroupAttributes(ctx, &elasticloadbalancingv2.DescribeTargetGroupAttributesInput{TargetGroupArn: sdk.String(g.ID)})
 	if _, gone := errors.AsType[*lt.TargetGroupNotFoundException](err); gone {
@@ -137,8 +136,8 @@ func (b *balancers) readDelay(ctx context.Context, g *nodegroup.TargetGroup) (ti
 	return delay, nil
 }
 
-// Targets implements cloud.Balancer with one DescribeTargetHealth for each target group whose last
-// reading has one of the IDs or is older than a minute.
+// Targets implements cloud.Balancer. It sends one DescribeTargetHealth for each target group whose last reading contains one of
+// the IDs or is older than a minute.
 func (p *Provider) Targets(ctx context.Context, groups []nodegroup.TargetGroup, ids []string) ([]nodegroup.Target, error) {
 	read := make([][]nodegroup.Target, len(groups))
 	err := forEachParallel(len(groups), func(i int) (err error) {
@@ -170,14 +169,13 @@ func (b *balancers) readTargets(ctx context.Context, group nodegroup.TargetGroup
 	return targets, nil
 }
 
-// describeTargets lists the targets that receive requests or are still draining. A machine may be
-// in a group by several ports. It is draining if one of its targets is, and receives requests if
-// one of its targets does.
+// describeTargets lists the targets that receive requests or are still draining. A machine has one target for each of its
+// registered ports.
 func describeTargets(group nodegroup.TargetGroup, described []lt.TargetHealthDescription) []nodegroup.Target {
 	var targets []nodegroup.Target
 	for _, d := range described {
 		if d.Target == nil || d.TargetHealth == nil || d.TargetHealth.State == lt.TargetHealthStateEnumUnused {
-			continue // its group is not used by a load balancer, or the target was already removed
+			continue // no load balancer uses the target group, or the target was already removed
 		}
 		targets = append(targets, nodegroup.Target{
 			Group: group, ID: sdk.ToString(d.Target.Id), Draining: d.TargetHealth.State == lt.TargetHealthStateEnumDraining,

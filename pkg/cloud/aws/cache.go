@@ -6,14 +6,13 @@ import (
 	"sync"
 )
 
-// cache is a cache of values that need not be read again. The zero value is empty. It is safe for
-// concurrent use.
+// cache stores values that need not be read again. The zero value is an empty cache. It is safe for concurrent use.
 type cache[K comparable, V any] struct {
 	mu     sync.Mutex // guards all below
 	values map[K]V
 }
 
-// get returns the value of the key, or the zero value.
+// get returns the value of the key, or the zero value if the key is not cached.
 func (m *cache[K, V]) get(key K) V {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -44,9 +43,8 @@ func (m *cache[K, V]) snapshot() map[K]V {
 	return maps.Clone(m.values)
 }
 
-// getOrFetch returns the values of the keys. It calls fetch for the keys that are not cached, each once,
-// and keeps the result. If fetch fails, fill returns its error with all values that are known by
-// then.
+// getOrFetch returns the values of the keys. It calls fetch once with all keys that are not cached, and caches the result. If
+// fetch fails, getOrFetch returns the error and all values that are known.
 func (m *cache[K, V]) getOrFetch(keys []K, fetch func(unknown []K) (map[K]V, error)) (map[K]V, error) {
 	kept, known, others := m.snapshot(), make(map[K]V, len(keys)), map[K]bool{}
 	for _, key := range keys {

@@ -17,9 +17,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// requestUpgrade asks EKS to move a managed node group to a revision. The request names the whole
-// revision, so that EKS chooses nothing that the plan did not show. The token makes a repetition
-// harmless.
+// requestUpgrade asks EKS to move a managed node group to a revision. The request names everything in the revision, so that EKS
+// chooses nothing that the plan did not show. A repetition with the same token starts no second update.
 func (m *managedGroups) requestUpgrade(ctx context.Context, group string, a nodegroup.Delegate) error {
 	doing := fmt.Sprintf("starting EKS's upgrade of node group %q to %s", group, a.To.Name)
 	var to managedPointer
@@ -42,7 +41,7 @@ func (m *managedGroups) requestUpgrade(ctx context.Context, group string, a node
 	return nil
 }
 
-// newUpgradeInput returns the request that moves a node group to the pointer.
+// newUpgradeInput returns the request that moves a node group to the pointer's revision.
 func newUpgradeInput(to managedPointer, a nodegroup.Delegate) (*eks.UpdateNodegroupVersionInput, error) {
 	if to.Cluster == "" || to.Nodegroup == "" || to.Release == "" && to.Template == "" {
 		return nil, errors.New("the recorded revision has no node group, or neither a release nor a launch template")
@@ -60,7 +59,7 @@ func newUpgradeInput(to managedPointer, a nodegroup.Delegate) (*eks.UpdateNodegr
 	return in, nil
 }
 
-// explainRefusedUpdate adds a remedy to an error that repeating the request cannot fix.
+// explainRefusedUpdate explains the error. If no repetition of the request can succeed, it also adds a remedy.
 func explainRefusedUpdate(doing string, err error) error {
 	explained := explainError(doing, err)
 	answered, sorted := errors.AsType[*cloud.Error](explained)

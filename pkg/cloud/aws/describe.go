@@ -24,7 +24,7 @@ const (
 	tagAutoscalerEnabled = "k8s.io/cluster-autoscaler/enabled"
 )
 
-// describeGroup describes the group by what the Auto Scaling group itself contains.
+// describeGroup describes the group with only the facts that the Auto Scaling group itself contains.
 func describeGroup(g *at.AutoScalingGroup) nodegroup.Group {
 	out := nodegroup.Group{
 		Name: sdk.ToString(g.AutoScalingGroupName), Provider: providerName, Kind: "Auto Scaling group",
@@ -46,9 +46,8 @@ func listCapabilities(g *at.AutoScalingGroup) nodegroup.Capabilities {
 	return can
 }
 
-// supportsZonalLaunch reports whether LaunchInstances works on the group: launch templates only, no
-// warm pool, and a mixed policy only if it is all On-Demand or all Spot (EC2 Auto Scaling user
-// guide, "Launch instances synchronously").
+// supportsZonalLaunch reports whether LaunchInstances works on the group. The group must have a launch template and no warm
+// pool. A mixed policy must be all On-Demand or all Spot (EC2 Auto Scaling user guide, "Launch instances synchronously").
 func supportsZonalLaunch(g *at.AutoScalingGroup) bool {
 	if g.WarmPoolConfiguration != nil {
 		return false
@@ -114,11 +113,11 @@ func wantedLabels(g *at.AutoScalingGroup) map[string]string {
 	return labels
 }
 
-// groupFacts is what AWS reports besides the Auto Scaling group itself.
+// groupFacts contains what AWS reports about a group besides the Auto Scaling group itself.
 type groupFacts struct {
 	pointed, wanted launchSource
-	// plainImages is the AMI of template versions that name one, images describes AMIs, and
-	// instanceImages is the AMI of instances as EC2 reports it. Each of them may be incomplete.
+	// plainImages contains the AMIs of template versions that name an AMI. images describes AMIs by ID. instanceImages contains
+	// the AMI of each instance as EC2 reports it. Each map may be incomplete.
 	plainImages    map[versionKey]string
 	images         map[string]image
 	instanceImages map[string]string
@@ -126,7 +125,7 @@ type groupFacts struct {
 	failure        nodegroup.LaunchFailure
 	// spot is true if the wanted template version asks for Spot instances.
 	spot bool
-	// problem is why the group cannot move to the wanted source, "" if it can.
+	// problem is the reason why the group cannot move to the wanted source, "" if it can.
 	problem string
 	// unread becomes nodegroup.Group.Unread.
 	unread []string
@@ -149,8 +148,8 @@ func (f *groupFacts) allLaunches() []*launch {
 	return append(f.pointed.allLaunches(), f.wanted.allLaunches()...)
 }
 
-// fillImages sets the images and names in the sources from the template versions: as they are
-// written, and with SSM aliases resolved.
+// fillImages sets the images and template names in the sources. written contains the template versions as they are, and
+// resolved contains them with AMIs in place of SSM aliases.
 func (f *groupFacts) fillImages(written, resolved map[versionKey]templateVersion) {
 	f.plainImages = map[versionKey]string{}
 	for key, v := range written {
@@ -166,7 +165,7 @@ func (f *groupFacts) fillImages(written, resolved map[versionKey]templateVersion
 	f.spot = resolved[versionKey{f.wanted.base.template, f.wanted.base.version}].spot
 }
 
-// addGroupFacts adds the facts to the description.
+// addGroupFacts adds the facts to the group's description.
 func addGroupFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *groupFacts) {
 	out.Wanted, out.Pointed = f.wanted.describeRevision(f.images), f.pointed.describeRevision(f.images)
 	out.LaunchFailure, out.Spot, out.Unread = f.failure, out.Spot || f.spot, f.unread
@@ -174,7 +173,7 @@ func addGroupFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *groupFacts) 
 	out.Refusal, out.AbsentTarget = cmp.Or(refusalReason(g, out.Instances, f.refresh), f.problem), f.absent
 }
 
-// describeInstances lists the group's instances by ID, with the verdict of judge about each.
+// describeInstances describes the group's instances, sorted by ID. It calls judge for each instance.
 func describeInstances(g *at.AutoScalingGroup, judge func(at.Instance) (own nodegroup.Revision, outdated bool, why string)) []nodegroup.Instance {
 	var out []nodegroup.Instance
 	for _, i := range g.Instances {
@@ -196,16 +195,15 @@ func (f *groupFacts) judgeInstance(i at.Instance) (own nodegroup.Revision, outda
 	return source.describeRevision(f.images), outdated, why
 }
 
-// launchWithImage returns how the instance was launched, with its image if the group, the template
-// or EC2 names it.
+// launchWithImage returns how the instance was launched. It includes the image if the group, the template or EC2 reports it.
 func (f *groupFacts) launchWithImage(i at.Instance) launch {
 	l := launchOf(i)
 	l.image = cmp.Or(l.image, f.plainImages[versionKey{l.template, l.version}], f.instanceImages[sdk.ToString(i.InstanceId)])
 	return l
 }
 
-// instancesWithUnknownImage lists the instances whose image must be read from EC2: instances that are current
-// by everything else.
+// instancesWithUnknownImage lists the instances whose image must be read from EC2. Everything else about these instances is
+// current.
 func (f *groupFacts) instancesWithUnknownImage(g *at.AutoScalingGroup) []string {
 	var ids []string
 	for _, i := range g.Instances {
@@ -220,8 +218,7 @@ func (f *groupFacts) instancesWithUnknownImage(g *at.AutoScalingGroup) []string 
 	return ids
 }
 
-// lacksInstances reports whether the group has fewer instances than it asks for. Instances on
-// standby do not count.
+// lacksInstances reports whether the group has fewer instances than its desired capacity. Instances on standby do not count.
 func lacksInstances(g *at.AutoScalingGroup) bool {
 	n := 0
 	for _, i := range g.Instances {
@@ -232,8 +229,7 @@ func lacksInstances(g *at.AutoScalingGroup) bool {
 	return n < int(sdk.ToInt32(g.DesiredCapacity))
 }
 
-// newestLaunchFailure returns the newest failed launch among activities, which are sorted newest
-// first.
+// newestLaunchFailure returns the newest failed launch. The activities are sorted, the newest first.
 func newestLaunchFailure(activities []at.Activity) nodegroup.LaunchFailure {
 	for _, a := range activities {
 		if a.StatusCode == at.ScalingActivityStatusCodeFailed && strings.HasPrefix(sdk.ToString(a.Description), "Launching") {

@@ -45,8 +45,7 @@ func (p *Provider) Do(ctx context.Context, group string, action nodegroup.Action
 	}
 }
 
-// withoutRetries disables retries. It is for requests that have no token and must not have their effect
-// twice.
+// withoutRetries makes the SDK send a request only once. It is for requests that have no token and must not take effect twice.
 func withoutRetries(o *autoscaling.Options) { o.Retryer = sdk.NopRetryer{} }
 
 func (p *Provider) suspendProcesses(ctx context.Context, group string, a nodegroup.Quiesce) error {
@@ -63,17 +62,17 @@ func (p *Provider) resumeProcesses(ctx context.Context, group string, a nodegrou
 	return explainError(fmt.Sprintf("resuming %s of Auto Scaling group %q", strings.Join(a.Processes, ", "), group), err)
 }
 
-// groupSizes are a group's sizes in instances.
+// groupSizes contains a group's desired and maximum size in instances.
 type groupSizes struct{ desired, max int }
 
 func sizesOf(g *at.AutoScalingGroup) groupSizes {
 	return groupSizes{desired: int(sdk.ToInt32(g.DesiredCapacity)), max: int(sdk.ToInt32(g.MaxSize))}
 }
 
-// checkMaxChange reports whether the maximum must still be changed. It returns movedError if another
-// process changed the maximum since the decision. It also does if the desired size is above the new
-// maximum: AWS would then terminate instances of its own choice without draining them.
-func (s groupSizes) checkMaxChange(from, to int) (bool, error) {
+// checkMaxChange reports whether the maximum must still be changed. It returns a movedError if another process has changed the
+// maximum since the action was decided on. It also returns a movedError if the desired size is above the new maximum, because
+// AWS would terminate instances of its own choice without draining them.
+func (s groupSizes) checkMaxChange(from, to int) (needed bool, err error) {
 	switch raise := to > from; {
 	case raise && s.max >= to, !raise && s.max <= to:
 		return false, nil
@@ -86,8 +85,8 @@ func (s groupSizes) checkMaxChange(from, to int) (bool, error) {
 	}
 }
 
-// afterAdding returns the sizes after the action. It returns movedError if the current sizes differ
-// from those that the action was decided on.
+// afterAdding returns the sizes after the action. It returns a movedError if the sizes have changed since the action was
+// decided on.
 func (s groupSizes) afterAdding(a nodegroup.AddCapacity) (groupSizes, error) {
 	switch {
 	case s.desired != a.Desired:
@@ -98,15 +97,15 @@ func (s groupSizes) afterAdding(a nodegroup.AddCapacity) (groupSizes, error) {
 	return groupSizes{desired: s.desired + a.N, max: s.max + a.N}, nil
 }
 
-// setMaxSize sets the maximum, unless that is no longer needed. It reads the group first, because
-// AWS lowers the desired size together with the maximum. The API has no precondition. If an
-// autoscaler raises the desired size between the read and the update, AWS still lowers it.
+// setMaxSize sets the maximum if that is still needed. It reads the group first, because AWS lowers the desired size together
+// with the maximum. The API has no precondition. If an autoscaler raises the desired size between the read and the update, AWS
+// still lowers it.
 func (p *Provider) setMaxSize(ctx context.Context, group string, from, to int) error {
 	g, err := p.readForUpdate(ctx, group)
 	if err != nil {
 		return err
 	}
-	if due, err := sizesOf(g).checkMaxChange(from, to); !due || err != nil {
+	if needed, err := sizesOf(g).checkMaxChange(from, to); !needed || err != nil {
 		return err
 	}
 	_, err = p.autoscaling.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
@@ -115,8 +114,8 @@ func (p *Provider) setMaxSize(ctx context.Context, group string, from, to int) e
 	return explainError(fmt.Sprintf("setting the maximum size of Auto Scaling group %q to %d", group, to), err)
 }
 
-// addCapacity raises maximum and desired size in one request, without retries. A late repetition
-// would undo what an autoscaler did in between.
+// addCapacity raises maximum and desired size in one request, without retries. A late retry would overwrite a size that an
+// autoscaler has set in the meantime.
 func (p *Provider) addCapacity(ctx context.Context, group string, a nodegroup.AddCapacity) error {
 	g, err := p.readForUpdate(ctx, group)
 	if err != nil {
@@ -132,7 +131,7 @@ func (p *Provider) addCapacity(ctx context.Context, group string, a nodegroup.Ad
 	return explainError(fmt.Sprintf("raising the desired size of Auto Scaling group %q to %d", group, to.desired), err)
 }
 
-// readForUpdate reads a group before changing it. It returns a movedError if the group is gone.
+// readForUpdate reads a group before it is changed. It returns a movedError if the group does not exist.
 func (p *Provider) readForUpdate(ctx context.Context, group string) (*at.AutoScalingGroup, error) {
 	g, err := p.readGroup(ctx, group, false)
 	if errors.Is(err, cloud.ErrNotFound) {
@@ -141,7 +140,7 @@ func (p *Provider) readForUpdate(ctx context.Context, group string) (*at.AutoSca
 	return g, err
 }
 
-// launchInZone adds instances in one zone. The token makes a repetition harmless.
+// launchInZone adds instances in one zone. A repetition with the same token launches nothing more.
 func (p *Provider) launchInZone(ctx context.Context, group string, a nodegroup.AddCapacity) error {
 	doing := fmt.Sprintf("launching %d in zone %s for Auto Scaling group %q", a.N, a.Zone, group)
 	out, err := p.autoscaling.LaunchInstances(ctx, &autoscaling.LaunchInstancesInput{
@@ -154,9 +153,9 @@ func (p *Provider) launchInZone(ctx context.Context, group string, a nodegroup.A
 	return launchError(doing, out)
 }
 
-// markUnsupportedZone sets OutcomeUnsupported on a refusal that means that launches in a named zone
-// are not available: an older endpoint or region lacks the operation, or the credentials lack the
-// permission. Such a refusal says nothing about capacity.
+// markUnsupportedZone sets OutcomeUnsupported if the refusal means that the user cannot launch in a named zone at all. Either
+// the endpoint or region lacks the operation, or the credentials lack the permission. Such a refusal does not mean that
+// capacity is missing.
 func markUnsupportedZone(explained, cause error) error {
 	var api smithy.APIError
 	var answered *cloud.Error
@@ -169,8 +168,8 @@ func markUnsupportedZone(explained, cause error) error {
 	return explained
 }
 
-// launchError returns the error within an answer of LaunchInstances, nil if all instances were
-// launched. An unknown error counts as a lack of capacity in that zone.
+// launchError returns the error that an answer of LaunchInstances contains, nil if all instances were launched. An unknown
+// error counts as a lack of capacity in the zone.
 func launchError(doing string, out *autoscaling.LaunchInstancesOutput) error {
 	if len(out.Errors) == 0 {
 		return nil
@@ -197,10 +196,9 @@ func clientToken(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// terminateInstance terminates an instance that was in the group at the last read. The request
-// names no group, so without this check AWS would terminate any Auto Scaling instance of the
-// account. With Shrink the request is not retried: the API has no token, and AWS does not document
-// whether a repetition shrinks the group twice.
+// terminateInstance terminates an instance that was in the group at the last read. Without this check AWS would terminate any
+// Auto Scaling instance of the account, because the request does not name the group. A request with Shrink is not retried. The
+// API has no token, and AWS does not document whether a retry shrinks the group twice.
 func (p *Provider) terminateInstance(ctx context.Context, group string, a nodegroup.Terminate) error {
 	if p.seen.get(a.Instance).group != group {
 		return movedError("terminating instance %q of Auto Scaling group %q: the group has no such instance", a.Instance, group)

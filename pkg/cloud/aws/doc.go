@@ -1,11 +1,10 @@
 // Package aws upgrades self-managed Auto Scaling groups, and asks EKS to upgrade its managed node
 // groups. It uses aws-sdk-go-v2.
 //
-// Reading and deciding are separate. provider.go, read.go, do.go, point.go, rights.go and
-// simulate.go talk to AWS; for managed node groups managedread.go and delegate.go do. The other
-// files are pure functions over the SDK's types: spec.go, judge.go, refuse.go, describe.go,
-// image.go, node.go, rightchecks.go and errors.go, and for managed node groups managed.go,
-// managedtarget.go, release.go and explain.go.
+// Requests and decisions are in separate files. provider.go, read.go, do.go, point.go, rights.go, simulate.go, survey.go and
+// balancers.go send requests to AWS. So do managedread.go and delegate.go for managed node groups. The following files contain
+// only pure functions over the SDK's types: spec.go, judge.go, refuse.go, describe.go, image.go, node.go, rightchecks.go and
+// errors.go, and for managed node groups managed.go, managedtarget.go, release.go and explain.go.
 //
 // # Which requests an observation sends
 //
@@ -24,11 +23,9 @@
 // $Latest and $Default of the user's template, and DescribeUpdate for each new update. Groups reads
 // the updates only if EKS reports the node group as UPDATING.
 //
-// Facts that cannot change are read once in the life of a Provider: the images of template versions
-// (DescribeLaunchTemplateVersions, one for each template), the AMIs (DescribeImages), and the AMI
-// of an instance if its template version does not show it (DescribeInstances, one for 200
-// instances). For managed node groups these facts are the AMI of each instance, each update that
-// has ended (one DescribeUpdate for each at the first Observe), the published releases
-// (GetParameters, one for each target), and the control plane's version if the target is for
-// another Kubernetes version (DescribeCluster).
+// A Provider reads facts that cannot change only once: the images of template versions (DescribeLaunchTemplateVersions, one for
+// each template), the AMIs (DescribeImages), and the AMI of an instance if its template version does not show it
+// (DescribeInstances, one for 200 instances). For managed node groups these facts are the AMI of each instance, each update
+// that has ended (one DescribeUpdate for each at the first Observe), the published releases (GetParameters, one for each
+// target), and the control plane's version if the target is for another Kubernetes version (DescribeCluster).
 package aws

@@ -16,7 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// apiError is an error of AWS with a text for people. It wraps the original error.
+// apiError is an error of AWS with a readable text. It wraps the original error.
 type apiError struct {
 	text string
 	err  error
@@ -25,9 +25,8 @@ type apiError struct {
 func (a *apiError) Error() string { return a.text }
 func (a *apiError) Unwrap() error { return a.err }
 
-// explainError converts an error of the SDK to a *cloud.Error. Its text says in one line what was
-// being done, what AWS answered and what to do about it. explainError returns nil for nil, and a
-// *cloud.Error unchanged.
+// explainError converts an error of the SDK to a *cloud.Error. The text is one line: what was being done, what AWS answered,
+// and the remedy. explainError returns nil for nil, and a *cloud.Error unchanged.
 func explainError(doing string, err error) error {
 	if _, sorted := errors.AsType[*cloud.Error](err); err == nil || sorted {
 		return err
@@ -40,7 +39,8 @@ func explainError(doing string, err error) error {
 	return &cloud.Error{Outcome: outcome, Err: &apiError{text: text, err: err}}
 }
 
-// movedError returns the error for an action whose premise is no longer true.
+// movedError returns the error for an action that does not fit the group any more, because the group has changed since the
+// decision.
 func movedError(format string, args ...any) error {
 	return &cloud.Error{Outcome: nodegroup.OutcomeMoved, Err: fmt.Errorf(format, args...)}
 }
@@ -75,9 +75,9 @@ func classifyError(err error) (outcome nodegroup.Outcome, cause, remedy string) 
 
 const remedySignIn = "sign in with aws sso login or aws configure, or set AWS_PROFILE"
 
-// lacksCredentials recognises a request that could not be signed. The SDK has no error type for it
-// (service auth.go: "get identity: %w"). Some credentials are renewed by a request. If that request
-// fails because of the network or the server, credentials are not missing.
+// lacksCredentials reports whether the request could not be signed because there are no valid credentials. The SDK has no error
+// type for this case (service auth.go: "get identity: %w"). Some credentials are renewed by a request of their own. If that
+// request fails because of the network or the server, lacksCredentials returns false.
 func lacksCredentials(err error) bool {
 	if _, ended := errors.AsType[*ssocreds.InvalidTokenError](err); ended {
 		return true
@@ -96,8 +96,8 @@ func lacksCredentials(err error) bool {
 	return outcome == nodegroup.OutcomeFatal
 }
 
-// wasNeverSent recognises a request that did not leave this machine: the host name was not found or
-// the connection was refused.
+// wasNeverSent reports whether the request did not reach a server, because the host name was not found or the connection
+// failed.
 func wasNeverSent(err error) bool {
 	var dns *net.DNSError
 	var op *net.OpError
@@ -120,8 +120,8 @@ func causeText(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
-// answerRule maps an answer of AWS to an outcome. It matches an answer whose code is in codes and
-// whose message, in lower case, contains says. Without codes it matches any code.
+// answerRule maps an answer of AWS to an outcome. The rule matches an answer if codes contains its code and its message, in
+// lower case, contains says. If codes is empty, the rule matches any code.
 type answerRule struct {
 	codes   []string
 	says    string
@@ -138,8 +138,8 @@ func (r answerRule) matchesAnswer(code, message string) bool {
 func answerRules() []answerRule {
 	return []answerRule{
 		{codes: throttleCodes(), outcome: nodegroup.OutcomeLater},
-		// Refused without effect while another operation is running. The status is HTTP 400 or 500,
-		// so the SDK retries only some of them.
+		// AWS refuses these requests while another operation is running. The request had no effect. The status is HTTP 400 or
+		// 500, so the SDK retries only some of these requests.
 		{codes: []string{"ScalingActivityInProgress", "ResourceContention", "IdempotentCallInProgress", "ConcurrentTagAccess"}, outcome: nodegroup.OutcomeLater},
 		{
 			codes:   expiredCredentialCodes(),
@@ -162,14 +162,12 @@ func answerRules() []answerRule {
 		{codes: []string{"ValidationError"}, says: "autoscalinggroup name not found", outcome: nodegroup.OutcomeMoved},
 		// The maximum was lowered since the launch was decided on.
 		{codes: []string{"ValidationError"}, says: "above max value", outcome: nodegroup.OutcomeMoved},
-		// A termination would shrink the group below its minimum. It is requested again without
-		// shrinking.
+		// The termination would shrink the group below its minimum. Package upgrade requests it again without shrinking.
 		{codes: []string{"ValidationError"}, says: "group's min size", outcome: nodegroup.OutcomeExhausted},
 		// EC2 may take a moment to know a version that was just created.
 		{says: "could not find the specified version", outcome: nodegroup.OutcomeLater},
-		// Another update of the node group is running, or the node group is gone. The next
-		// observation shows which. Real message: "Nodegroup cannot be updated as it is currently
-		// not in Active State".
+		// Another update of the node group is running, or the node group was deleted. The next observation shows which of the
+		// two is true. Real message: "Nodegroup cannot be updated as it is currently not in Active State".
 		{codes: []string{"ResourceInUseException", "ResourceNotFoundException"}, outcome: nodegroup.OutcomeMoved},
 		{codes: []string{"InvalidRequestException"}, says: "not in active state", outcome: nodegroup.OutcomeMoved},
 		{codes: exhaustedCodes(), outcome: nodegroup.OutcomeExhausted},
@@ -211,8 +209,8 @@ func exhaustedCodes() []string {
 	}
 }
 
-// classifyAPIError returns the outcome of an answer from AWS. If no rule matches, it is fatal for a
-// client error and unclear for a server error.
+// classifyAPIError returns the outcome of an error answer from AWS, its cause in words and the remedy. If no rule matches, a
+// client error is fatal and a server error is unclear.
 func classifyAPIError(api smithy.APIError, err error) (outcome nodegroup.Outcome, cause, remedy string) {
 	code, message := api.ErrorCode(), strings.Join(strings.Fields(api.ErrorMessage()), " ")
 	cause = strings.TrimRight(message, ". ") + " (" + code + ")"
@@ -242,12 +240,11 @@ func isServerFault(api smithy.APIError, err error) bool {
 	return api.ErrorFault() == smithy.FaultServer || errors.As(err, &response) && response.HTTPStatusCode() >= 500
 }
 
-// deniedActionPattern finds action and resource in "User: arn:… is not authorized to perform:
-// ec2:RunInstances on resource: arn:… because …". The action may differ from the one that was
-// called: pointing a group at a template needs ec2:RunInstances.
+// deniedActionPattern matches action and resource in "User: arn:… is not authorized to perform: ec2:RunInstances on resource:
+// arn:… because …". The action may differ from the request. For example, pointing a group at a template needs ec2:RunInstances.
 var deniedActionPattern = regexp.MustCompile(`not authorized to perform: ([a-z0-9-]+:[A-Za-z]+)(?: on resource: (arn:\S+))?`)
 
-// deniedIAMAction returns the IAM action that was denied, with the resource if AWS names it.
+// deniedIAMAction returns the IAM action that was denied, with the resource if AWS names the resource.
 func deniedIAMAction(message string, err error) string {
 	if found := deniedActionPattern.FindStringSubmatch(message); found != nil && found[2] != "" {
 		return found[1] + " on " + found[2]
@@ -263,6 +260,6 @@ func deniedIAMAction(message string, err error) string {
 	if !ok {
 		return "that was denied"
 	}
-	service := strings.TrimSuffix(strings.ToLower(strings.ReplaceAll(op.ServiceID, " ", "")), "v2") // policies name no version of Elastic Load Balancing
+	service := strings.TrimSuffix(strings.ToLower(strings.ReplaceAll(op.ServiceID, " ", "")), "v2") // IAM's name of Elastic Load Balancing has no version
 	return service + ":" + op.OperationName
 }

@@ -9,10 +9,10 @@ import (
 	kt "github.com/aws/aws-sdk-go-v2/service/eks/types"
 )
 
-// explanation is the meaning of an EKS error code, and its remedy (EKS E33, E34, E35).
+// explanation is the cause that an EKS error code stands for, and the remedy (EKS E33, E34, E35).
 type explanation struct{ cause, remedy string }
 
-// explanationOf explains a code of a failed update or of an unhealthy node group.
+// explanationOf returns the explanation of a code of a failed update or an unhealthy node group.
 func explanationOf(code string) explanation {
 	for _, table := range []map[string]explanation{nodeExplanations(), networkExplanations(), eksResourceExplanations(), permissionExplanations()} {
 		if e, ok := table[code]; ok {
@@ -22,7 +22,7 @@ func explanationOf(code string) explanation {
 	return explanation{"EKS does not say why", "read the node group's Health issues and Update history in the console"}
 }
 
-// nodeExplanations explains the codes of nodes that do not start or cannot be removed.
+// nodeExplanations returns explanations of the codes for nodes that do not start or cannot be removed.
 func nodeExplanations() map[string]explanation {
 	noQuota := explanation{"the account's quota of EC2 instances is used up", "request a higher quota in Service Quotas"}
 	noRoom := explanation{"its subnets have no free addresses for new nodes", "free addresses, or lower maxUnavailable in its updateConfig"}
@@ -55,7 +55,7 @@ func nodeExplanations() map[string]explanation {
 	}
 }
 
-// networkExplanations explains the codes of the nodes' network.
+// networkExplanations returns explanations of the codes for problems of the nodes' network.
 func networkExplanations() map[string]explanation {
 	noSubnet := explanation{"one of its subnets was deleted", "create a new node group in subnets that exist"}
 	noSecurity := explanation{"a security group of the cluster was deleted", "create it again"}
@@ -73,7 +73,7 @@ func networkExplanations() map[string]explanation {
 	}
 }
 
-// eksResourceExplanations explains the codes of the resources that EKS keeps for the group.
+// eksResourceExplanations returns explanations of the codes for the resources that EKS itself manages for a node group.
 func eksResourceExplanations() map[string]explanation {
 	noTemplate := explanation{"its launch template was deleted", "create a new node group"}
 	return map[string]explanation{
@@ -86,8 +86,8 @@ func eksResourceExplanations() map[string]explanation {
 	}
 }
 
-// permissionExplanations explains the codes of missing permissions, and of requests that the API
-// server refuses.
+// permissionExplanations returns explanations of the codes for missing permissions, and for requests that the API server
+// refuses.
 func permissionExplanations() map[string]explanation {
 	noRole := explanation{"its node role or instance profile was deleted", "create it again under the same name"}
 	return map[string]explanation{
@@ -101,9 +101,9 @@ func permissionExplanations() map[string]explanation {
 	}
 }
 
-// explainFailedUpdate returns one line that says why an update failed and what to do, with the resources
-// that EKS names. force reports that the update ignored budgets. Further failures are listed by
-// their code only.
+// explainFailedUpdate explains the failures of an update. text is one line with the first failure, its remedy and the codes of
+// further failures. code is the code of the first failure, and resources are all resources that EKS names. force is true if the
+// update ignored budgets.
 func explainFailedUpdate(failures []kt.ErrorDetail, force bool) (code, text string, resources []string) {
 	if len(failures) == 0 {
 		return "", "EKS does not say why: read the node group's update history in the console", nil
@@ -133,14 +133,14 @@ func explainFailedUpdate(failures []kt.ErrorDetail, force bool) (code, text stri
 	return string(first.ErrorCode), text, resources
 }
 
-// explainHealthIssue returns one line that says why a node group is not healthy and what to do.
+// explainHealthIssue returns one line with the reason why a node group is not healthy, and with the remedy.
 func explainHealthIssue(issue kt.Issue) string {
 	code := string(issue.Code)
 	return formatExplanation(explanationOf(code), code, sdk.ToString(issue.Message), issue.ResourceIds)
 }
 
-// formatExplanation returns an explanation with EKS's own message: "new nodes did not come up (i-1, i-2)
-// [NodeCreationFailure: Instances failed to join the kubernetes cluster]: look at them".
+// formatExplanation returns an explanation as one line with the resources and EKS's own message: "new nodes did not come up
+// (i-1, i-2) [NodeCreationFailure: Instances failed to join the kubernetes cluster]: look at them".
 func formatExplanation(e explanation, code, message string, resources []string) string {
 	text := e.cause
 	if len(resources) > 0 {

@@ -8,13 +8,13 @@ import (
 	et "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// image is the part of an AMI that matters. Fields that are not known are empty.
+// image contains the facts about an AMI that an upgrade needs. Unknown facts are empty.
 type image struct {
 	id   string
 	arch string
 	// kubernetes is the kubelet's version: "v1.33.4", or "v1.33" if only the name has it.
 	kubernetes string
-	// family is the operating system. User data for one family does not start a node of another.
+	// family is the operating system. User data for one family cannot start a node of another family.
 	family string
 }
 
@@ -26,7 +26,7 @@ func describeImage(i et.Image) image {
 	}
 }
 
-// Amazon's descriptions end in "(k8s: 1.34.1, containerd: …)". Names hold the minor version only:
+// Amazon's descriptions end in "(k8s: 1.34.1, containerd: …)". Names contain only the minor version:
 // amazon-eks-node-al2023-x86_64-standard-1.34-v20250920, bottlerocket-aws-k8s-1.34-x86_64-v1.2.3-…,
 // ubuntu-eks/k8s_1.34/images/…, Windows_Server-2022-English-Core-EKS_Optimized-1.34-2026.01.01.
 var (
@@ -34,7 +34,8 @@ var (
 	nameVersion        = regexp.MustCompile(`(?:^amazon-eks-(?:\w+-)*|^bottlerocket-aws-k8s-|^ubuntu-eks(?:-pro)?/k8s_|EKS_Optimized-)(1\.[0-9]+)(?:[-/]|$)`)
 )
 
-// kubernetesOfImage returns the kubelet's version in an EKS-optimized image, "" for any other image.
+// kubernetesOfImage returns the kubelet version that the name or description of an EKS-optimized image contains, "" for any
+// other image.
 func kubernetesOfImage(name, description string) string {
 	for _, found := range [][]string{descriptionVersion.FindStringSubmatch(description), nameVersion.FindStringSubmatch(name)} {
 		if found != nil {
@@ -44,7 +45,7 @@ func kubernetesOfImage(name, description string) string {
 	return ""
 }
 
-// osFamilyOf returns the operating system of an EKS-optimized image, "" for any other image.
+// osFamilyOf returns the operating system that the name of an EKS-optimized image contains, "" for any other image.
 func osFamilyOf(name string) string {
 	switch {
 	case strings.HasPrefix(name, "amazon-eks-") && strings.Contains(name, "al2023"):
@@ -62,8 +63,8 @@ func osFamilyOf(name string) string {
 	}
 }
 
-// imageIncompatibility returns why nodes cannot move from one image to the other by changing only the
-// image, "" if they can.
+// imageIncompatibility returns why a group cannot move from one image to another if only the image changes, "" if it can.
+// wanted is the ID that the user asked for.
 func imageIncompatibility(from, to image, wanted string) string {
 	switch {
 	case to.id == "":

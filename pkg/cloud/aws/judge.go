@@ -11,8 +11,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// instanceStateOf maps a lifecycle state. The states of a warm pool, of root volume replacement and states
-// that AWS adds later are unknown. (EC2 Auto Scaling API, Instance.LifecycleState.)
+// instanceStateOf maps a lifecycle state of EC2 Auto Scaling. The states of warm pools and of root volume replacement, and
+// states that AWS adds later, become InstanceUnknown (EC2 Auto Scaling API, Instance.LifecycleState).
 func instanceStateOf(s at.LifecycleState) nodegroup.InstanceState {
 	name, _, _ := strings.Cut(string(s), ":")
 	switch at.LifecycleState(name) {
@@ -29,9 +29,8 @@ func instanceStateOf(s at.LifecycleState) nodegroup.InstanceState {
 	}
 }
 
-// launchOf returns how the instance was launched, according to its group. The group reports the
-// image only after an AMI override or a root volume replacement, when the template's image no
-// longer applies.
+// launchOf returns how the instance was launched, as its group reports it. The group reports an image only if it differs from
+// the template's image: after an AMI override or a root volume replacement.
 func launchOf(i at.Instance) launch {
 	l := launch{configuration: sdk.ToString(i.LaunchConfigurationName), image: sdk.ToString(i.ImageId)}
 	if i.LaunchTemplate != nil {
@@ -41,8 +40,8 @@ func launchOf(i at.Instance) launch {
 	return l
 }
 
-// candidateLaunches lists the launches that an instance of the type may come from: the override of
-// its type, or else the base and every override that names requirements.
+// candidateLaunches lists the launches from which the source may launch an instance of the type: the override for this type, or
+// else the base and every override without a type.
 func (s *launchSource) candidateLaunches(instanceType string) []launch {
 	out := []launch{s.base}
 	for _, o := range s.overrides {
@@ -56,10 +55,9 @@ func (s *launchSource) candidateLaunches(instanceType string) []launch {
 	return out
 }
 
-// judgeInstance reports whether an instance of the type that was launched by l is outdated, and how
-// it differs from the source. If the image is not known yet, only the rest is compared. EC2 may
-// take a moment to know a new instance, and a current node must not be mistaken for an outdated
-// one.
+// judgeInstance reports whether an instance of the type that was launched by l is outdated, and how it differs from the source.
+// If the image is not known yet, only the rest is compared. EC2 may not know a new instance for a moment, and a current node
+// must not be judged outdated.
 func (s *launchSource) judgeInstance(l launch, instanceType string) (outdated bool, why string) {
 	candidates := s.candidateLaunches(instanceType)
 	for _, want := range candidates {
@@ -70,7 +68,7 @@ func (s *launchSource) judgeInstance(l launch, instanceType string) (outdated bo
 	return true, l.differenceFrom(candidates[0], s.imageOnly)
 }
 
-// differenceFrom returns why an instance launched by l is not current, "" if it is.
+// differenceFrom returns how an instance that was launched by l differs from want, "" if it is current.
 func (l launch) differenceFrom(want launch, imageOnly bool) string {
 	switch {
 	case want.configuration != "" && l.configuration == want.configuration:

@@ -24,29 +24,29 @@ const (
 	tagCluster   = "eks:cluster-name"
 )
 
-// Labels of a current node (EKS E28, E29).
+// Labels that EKS sets on nodes, by which a node's revision is recognized (EKS E28, E29).
 const (
 	labelImage           = "eks.amazonaws.com/nodegroup-image"
 	labelTemplate        = "eks.amazonaws.com/sourceLaunchTemplateId"
 	labelTemplateVersion = "eks.amazonaws.com/sourceLaunchTemplateVersion"
 )
 
-// managedName names a managed node group.
+// managedName identifies a managed node group.
 type managedName struct{ cluster, nodegroup string }
 
-// managedNameOf returns the managed node group that the Auto Scaling group belongs to; ok is false if there is none.
+// managedNameOf returns the managed node group to which the Auto Scaling group belongs. ok is false if there is none.
 func managedNameOf(g *at.AutoScalingGroup) (name managedName, ok bool) {
 	name = managedName{cluster: tagValue(g, tagCluster), nodegroup: tagValue(g, tagNodegroup)}
 	return name, name.nodegroup != ""
 }
 
-// appendOptionsTo appends the options that name the node group to a command of the AWS CLI.
+// appendOptionsTo returns the command of the AWS CLI with the options that name the node group.
 func (n managedName) appendOptionsTo(command string) string {
 	return command + " " + shell.Option("--cluster-name", n.cluster) + " " + shell.Option("--nodegroup-name", n.nodegroup)
 }
 
-// describeNodegroup describes the node group by its Auto Scaling group. EKS itself manages zones, processes and the launch
-// template, so these fields stay empty.
+// describeNodegroup describes the node group with only the facts that its Auto Scaling group contains. Quiesce and Follows stay
+// empty, because EKS itself manages the processes and the launch template.
 func describeNodegroup(g *at.AutoScalingGroup, name managedName) nodegroup.Group {
 	out := describeGroup(g)
 	out.Name, out.Kind, out.Can.NameZone, out.Quiesce, out.Follows = name.nodegroup, "EKS managed node group", true, nil, ""
@@ -59,29 +59,29 @@ func describeNodegroup(g *at.AutoScalingGroup, name managedName) nodegroup.Group
 	return out
 }
 
-// nodegroupFacts is what AWS reports about a managed node group besides its Auto Scaling group.
+// nodegroupFacts contains what AWS reports about a managed node group besides its Auto Scaling group.
 type nodegroupFacts struct {
 	nodegroup   kt.Nodegroup
 	own, wanted managedRevision
-	// update is the newest update, nil if there is none. force is true if this Provider started it with force; EKS does not
-	// report that.
+	// update is the newest update, nil if there is none. force is true if this Provider started the update with force. EKS does
+	// not report the force of an update.
 	update *kt.Update
 	force  bool
-	// instanceImages is the AMI of instances as EC2 reports it, images describes AMIs. Each may be incomplete.
+	// instanceImages contains the AMI of each instance as EC2 reports it. images describes AMIs by ID. Each map may be
+	// incomplete.
 	instanceImages map[string]string
 	images         map[string]image
 	failure        nodegroup.LaunchFailure
-	// problem is why the group cannot move to the target, "" if it can. absent is true if the problem is that the target does not
-	// exist.
+	// problem is the reason why the group cannot move to the target, "" if it can. absent is true if the target does not exist.
 	problem string
 	absent  bool
 	// unread becomes nodegroup.Group.Unread.
 	unread []string
-	// unverified is why it is not known whether the target exists.
+	// unverified is the reason why it is unknown whether the target exists, "" otherwise.
 	unverified string
 }
 
-// addNodegroupFacts adds the facts to the description.
+// addNodegroupFacts adds the facts to the group's description.
 func addNodegroupFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *nodegroupFacts) {
 	out.Pointed, out.Wanted, out.LaunchFailure = f.own.describeRevision(), f.wanted.describeRevision(), f.failure
 	out.Unread = f.unread
@@ -102,8 +102,8 @@ func addNodegroupFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *nodegrou
 	out.Refusal, out.AbsentTarget = f.refusalReason(g), f.absent
 }
 
-// refusalReason returns why EKS must not be asked to upgrade the node group, with the remedy; "" if it may be. While EKS is
-// already upgrading the node group, its health and status are no reason: the upgrade can still be followed.
+// refusalReason returns why the node group must not be upgraded, with the remedy; "" if it may be upgraded. While EKS is
+// already upgrading the node group, its health and status are no reason, because this program can still follow the upgrade.
 func (f *nodegroupFacts) refusalReason(g *at.AutoScalingGroup) string {
 	if u := f.update; u != nil && u.Type == kt.UpdateTypeVersionUpdate && operationState(u.Status) == nodegroup.OperationRunning {
 		return f.problem
@@ -111,7 +111,8 @@ func (f *nodegroupFacts) refusalReason(g *at.AutoScalingGroup) string {
 	return cmp.Or(refuseDeleted(g), refuseNodegroupStatus(&f.nodegroup), refuseOtherUpdate(&f.nodegroup, f.update), f.problem, refuseSuspended(g))
 }
 
-// addUpdateWidth sets how many nodes EKS replaces at the same time. The default is one node (EKS E04, E05, E07, E09).
+// addUpdateWidth sets from the update config how many nodes EKS replaces at the same time, and in which order. Without a config
+// the default of one node stays (EKS E04, E05, E07, E09).
 func addUpdateWidth(m *nodegroup.Managed, c *kt.NodegroupUpdateConfig) {
 	if c == nil {
 		return
@@ -125,8 +126,8 @@ func addUpdateWidth(m *nodegroup.Managed, c *kt.NodegroupUpdateConfig) {
 	}
 }
 
-// addFirstCommand returns the command that makes EKS add nodes before it removes any. An update config always needs a width (EKS
-// API, NodegroupUpdateConfig), so the command repeats the current one.
+// addFirstCommand returns the AWS CLI command after which EKS adds new nodes before it removes old nodes. An update config
+// always needs a width (EKS API, NodegroupUpdateConfig), so the command contains the current width.
 func addFirstCommand(g *at.AutoScalingGroup, width nodegroup.Quantity) string {
 	name, _ := managedNameOf(g)
 	kept := fmt.Sprintf("maxUnavailable=%d", width.N)
@@ -145,10 +146,11 @@ func (f *nodegroupFacts) judgeInstance(i at.Instance) (own nodegroup.Revision, o
 	return nodegroup.Revision{ID: ami, Name: ami, Image: ami, Kubernetes: f.images[ami].kubernetes}, outdated, why
 }
 
-// judgeImage reports whether an instance of the AMI is outdated, and how it differs. The Auto Scaling group's launch template is
-// no evidence: EKS owns it and changes it late. If the wanted AMI is not known, the release that EKS reports decides. EKS updates
-// it when all nodes have that release. The version of a user's template is compared by the labels of nodes instead. An instance
-// whose AMI is not known yet is a new one.
+// judgeImage reports whether an instance with the AMI is outdated, and how it differs. It does not use the Auto Scaling group's
+// launch template, because EKS changes that template late. If the wanted AMI is not known, judgeImage compares the wanted
+// release with the release that EKS reports for the node group. EKS reports a new release only after all nodes have it. The
+// version of a user's template is compared by node labels, not here. An instance whose AMI is not known yet is new, so it is
+// not outdated.
 func (f *nodegroupFacts) judgeImage(ami string) (outdated bool, why string) {
 	switch want := f.wanted.image; {
 	case want != "" && (ami == "" || ami == want):
@@ -162,8 +164,8 @@ func (f *nodegroupFacts) judgeImage(ami string) (outdated bool, why string) {
 	}
 }
 
-// judgeByLabel reports whether the node is outdated, by the AMI in the label that EKS sets; ok is false if the label cannot
-// decide.
+// judgeByLabel reports whether the node is outdated. It compares the AMI in the label that EKS sets. ok is false if the label
+// or the wanted AMI is missing, or if the group is not managed.
 func judgeByLabel(group *nodegroup.Group, node *corev1.Node) (outdated, ok bool) {
 	ami := node.Labels[labelImage]
 	if group.Managed == nil || group.Wanted.Image == "" || ami == "" {
@@ -172,8 +174,7 @@ func judgeByLabel(group *nodegroup.Group, node *corev1.Node) (outdated, ok bool)
 	return ami != group.Wanted.Image, true
 }
 
-// describeOperation describes an update. To is the revision that the update moves the node group to. Like the wanted revision, it
-// is a version of the user's template or else a release.
+// describeOperation describes an update. To is the revision to which the update moves the node group.
 func describeOperation(u *kt.Update, wanted *managedRevision, force bool) nodegroup.Operation {
 	op := nodegroup.Operation{ID: sdk.ToString(u.Id), Kind: string(u.Type), State: operationState(u.Status), Force: force, Began: sdk.ToTime(u.CreatedAt)}
 	if u.Type == kt.UpdateTypeVersionUpdate {
@@ -186,7 +187,7 @@ func describeOperation(u *kt.Update, wanted *managedRevision, force bool) nodegr
 	return op
 }
 
-// failureCauseOf maps the code of an update's first error to a cause (EKS E33, E42).
+// failureCauseOf returns the cause for the code of an update's first error, "" for other causes (EKS E33, E42).
 func failureCauseOf(code string) nodegroup.FailureCause {
 	switch kt.ErrorCode(code) {
 	case kt.ErrorCodePodEvictionFailure:
@@ -198,7 +199,7 @@ func failureCauseOf(code string) nodegroup.FailureCause {
 	}
 }
 
-// operationState maps a status. A status that this version does not know counts as running.
+// operationState converts the status of an update. An unknown status counts as running.
 func operationState(s kt.UpdateStatus) nodegroup.OperationState {
 	switch s {
 	case kt.UpdateStatusSuccessful:
@@ -232,8 +233,8 @@ func describeUpdateTarget(u *kt.Update, wanted *managedRevision) nodegroup.Revis
 	return to.describeRevision()
 }
 
-// refuseNodegroupStatus refuses node groups that EKS would not upgrade, or not reliably. Pods that could not be evicted are no reason,
-// because the next update evicts them again.
+// refuseNodegroupStatus refuses node groups that are being created or deleted, or that EKS reports as degraded. It ignores
+// issues with pods that could not be evicted, because the next update evicts them again.
 func refuseNodegroupStatus(g *kt.Nodegroup) string {
 	name := managedName{sdk.ToString(g.ClusterName), sdk.ToString(g.NodegroupName)}
 	var issues []kt.Issue
@@ -259,7 +260,7 @@ func refuseNodegroupStatus(g *kt.Nodegroup) string {
 	return ""
 }
 
-// refuseOtherUpdate refuses node groups that EKS is changing in another way than by an upgrade. A running upgrade is no reason here:
+// refuseOtherUpdate refuses a node group during an update that is not an upgrade. It does not refuse a running upgrade, because
 // package upgrade decides whether to follow it.
 func refuseOtherUpdate(g *kt.Nodegroup, u *kt.Update) string {
 	if u == nil || operationState(u.Status) != nodegroup.OperationRunning || u.Type == kt.UpdateTypeVersionUpdate {
@@ -272,8 +273,8 @@ func refuseOtherUpdate(g *kt.Nodegroup, u *kt.Update) string {
 	return fmt.Sprintf("EKS is making another change to this node group (%s %s): wait until %s shows that it has finished", u.Type, sdk.ToString(u.Id), command)
 }
 
-// chooseNodegroup returns the node group of the cluster, nil if there is none. The Auto Scaling groups belong to node groups of
-// one name. If no cluster is named, only one cluster may have a node group of this name.
+// chooseNodegroup returns the Auto Scaling group of the cluster's node group, nil if there is none. All groups belong to node
+// groups of the same name. If cluster is "", the node groups must belong to one cluster.
 func chooseNodegroup(groups []at.AutoScalingGroup, cluster string) (*at.AutoScalingGroup, error) {
 	clusters := map[string]bool{}
 	var chosen []*at.AutoScalingGroup

@@ -14,27 +14,27 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// managedCache caches what is known of managed node groups.
+// managedCache caches facts about managed node groups.
 type managedCache struct {
-	// userCluster is the cluster that the user names, "" for none.
+	// userCluster is the cluster that the user named, "" for none.
 	userCluster string
-	// autoscaling is the name of the Auto Scaling group, by the node group's name.
+	// autoscaling contains the names of Auto Scaling groups, by the node group's name.
 	autoscaling cache[string, string]
-	// updates are the updates as they were read last. An update that has ended cannot change.
-	// forced are the updates that this Provider started with force.
+	// updates contains each update as it was last read. An update that has ended cannot change. forced is true for updates that
+	// this Provider started with force.
 	updates cache[updateKey, kt.Update]
 	forced  cache[updateKey, bool]
-	// parameters are public SSM parameters. The value of a parameter that does not exist is empty.
+	// parameters contains public SSM parameters. The value of a parameter that does not exist is empty.
 	parameters cache[string, string]
-	// controlPlaneVersions is the Kubernetes version of control planes, by cluster.
+	// controlPlaneVersions contains the Kubernetes versions of control planes, by cluster.
 	controlPlaneVersions cache[string, string]
 
 	mu sync.Mutex // guards all below
-	// cluster is the cluster whose nodes Groups was given, "" until it is known.
+	// cluster is the cluster of the nodes that Groups was called with, "" until it is known.
 	cluster string
 }
 
-// updateKey names an update of a node group.
+// updateKey identifies an update of a node group.
 type updateKey struct {
 	managedName
 	id string
@@ -47,12 +47,12 @@ func (m *managedCache) rememberUpdate(name managedName, u *kt.Update) {
 	m.updates.add(map[updateKey]kt.Update{{name, sdk.ToString(u.Id)}: *u})
 }
 
-// listUpdates lists the node group's updates that have ended or, if over is false, those that were
-// running when they were last read.
-func (m *managedCache) listUpdates(name managedName, over bool) []kt.Update {
+// listUpdates lists the node group's updates that have ended. If ended is false, it lists the updates that were running when
+// they were last read.
+func (m *managedCache) listUpdates(name managedName, ended bool) []kt.Update {
 	var own []kt.Update
 	for key, u := range m.updates.snapshot() {
-		if key.managedName == name && hasEnded(u) == over {
+		if key.managedName == name && hasEnded(u) == ended {
 			own = append(own, u)
 		}
 	}
@@ -61,15 +61,15 @@ func (m *managedCache) listUpdates(name managedName, over bool) []kt.Update {
 
 // newestEndedUpdate returns the newest update that has ended, nil if there is none.
 func (m *managedCache) newestEndedUpdate(name managedName) *kt.Update {
-	over := m.listUpdates(name, true)
-	if len(over) == 0 {
+	ended := m.listUpdates(name, true)
+	if len(ended) == 0 {
 		return nil
 	}
-	newest := slices.MaxFunc(over, func(a, b kt.Update) int { return sdk.ToTime(a.CreatedAt).Compare(sdk.ToTime(b.CreatedAt)) })
+	newest := slices.MaxFunc(ended, func(a, b kt.Update) int { return sdk.ToTime(a.CreatedAt).Compare(sdk.ToTime(b.CreatedAt)) })
 	return &newest
 }
 
-// updatesToRead returns the updates that are not known to have ended.
+// updatesToRead returns the updates among ids that must be read, because they are not known to have ended.
 func (m *managedCache) updatesToRead(name managedName, ids []string) []string {
 	return slices.DeleteFunc(ids, func(id string) bool { return hasEnded(m.updates.get(updateKey{name, id})) })
 }
@@ -90,16 +90,16 @@ func (m *managedCache) learnCluster(groups []at.AutoScalingGroup) error {
 	return nil
 }
 
-// thisCluster returns the cluster whose node groups to use, "" if it is not known. The cluster of
-// the listed nodes takes precedence over the name from the user.
+// thisCluster returns the cluster whose node groups are used, "" if it is not known. The cluster of the listed nodes takes
+// precedence over the name from the user.
 func (m *managedCache) thisCluster() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return cmp.Or(m.cluster, m.userCluster)
 }
 
-// autoscalingGroupName returns the name of the Auto Scaling group that belongs to a node group. For
-// another group it returns the name itself.
+// autoscalingGroupName returns the name of the Auto Scaling group of a managed node group. For any other name it returns the
+// name itself.
 func (m *managedCache) autoscalingGroupName(group string) string {
 	return cmp.Or(m.autoscaling.get(group), group)
 }

@@ -25,8 +25,9 @@ type managedGroups struct {
 	cache managedCache
 }
 
-// inspectNodegroup describes a managed node group from its Auto Scaling group, which was already read. For a listing it does not read
-// the update history. With an error it returns the group as describeNodegroup does.
+// inspectNodegroup reads everything else about the managed node group of an Auto Scaling group, and describes it. For a listing
+// it does not read the update history. If a read fails, the returned group contains only what the Auto Scaling group itself
+// shows.
 func (m *managedGroups) inspectNodegroup(ctx context.Context, asg *at.AutoScalingGroup, to string, listing bool) (nodegroup.Group, error) {
 	name, _ := managedNameOf(asg)
 	m.cache.autoscaling.add(map[string]string{name.nodegroup: sdk.ToString(asg.AutoScalingGroupName)})
@@ -40,8 +41,8 @@ func (m *managedGroups) inspectNodegroup(ctx context.Context, asg *at.AutoScalin
 	return group, nil
 }
 
-// readNodegroupFacts reads everything that is needed to judge the node group. If the node group cannot move to the target, f.problem
-// says so and the current revision counts as wanted.
+// readNodegroupFacts reads everything that is needed to judge the node group. If the node group cannot move to the target,
+// problem is the reason and the current revision counts as wanted.
 func (m *managedGroups) readNodegroupFacts(ctx context.Context, asg *at.AutoScalingGroup, to string, listing bool) (nodegroupFacts, error) {
 	var f nodegroupFacts
 	name, _ := managedNameOf(asg)
@@ -76,8 +77,9 @@ func (m *managedGroups) readNodegroupFacts(ctx context.Context, asg *at.AutoScal
 	return f, err
 }
 
-// readNewestUpdate finds the newest update. A running update is the newest, since EKS carries out one at a time. If none is running,
-// it reads all updates, because EKS does not document the order of its list.
+// readNewestUpdate finds the newest update of the node group. A running update is always the newest, because EKS carries out
+// one update at a time. If no update is running, readNewestUpdate reads all updates, because EKS does not document the order of
+// its list.
 func (m *managedGroups) readNewestUpdate(ctx context.Context, name managedName, f *nodegroupFacts) error {
 	var err error
 	for _, running := range m.cache.listUpdates(name, false) {
@@ -87,7 +89,7 @@ func (m *managedGroups) readNewestUpdate(ctx context.Context, name managedName, 
 	}
 	if f.update == nil || hasEnded(*f.update) {
 		if f.update, err = m.findNewestUpdate(ctx, name); err != nil {
-			f.update = m.cache.newestEndedUpdate(name) // a known running update is still followed to its end
+			f.update = m.cache.newestEndedUpdate(name) // so that a running update is followed to its end
 		}
 	}
 	if err == nil && f.update != nil {
@@ -96,7 +98,7 @@ func (m *managedGroups) readNewestUpdate(ctx context.Context, name managedName, 
 	return err
 }
 
-// readUpdate reads an update. It returns nil for an update that EKS no longer knows, or does not know yet.
+// readUpdate reads an update. It returns nil if EKS does not know the update any more, or not yet.
 func (m *managedGroups) readUpdate(ctx context.Context, name managedName, id string) (*kt.Update, error) {
 	out, err := m.eks.DescribeUpdate(ctx, &eks.DescribeUpdateInput{
 		Name: sdk.String(name.cluster), NodegroupName: sdk.String(name.nodegroup), UpdateId: sdk.String(id),
@@ -142,7 +144,7 @@ func (m *managedGroups) findNewestUpdate(ctx context.Context, name managedName) 
 	return m.cache.newestEndedUpdate(name), nil
 }
 
-// readRevisions finds out which revision the node group has and which it should have.
+// readRevisions sets the revision that the node group has, and the revision that it should have.
 func (m *managedGroups) readRevisions(ctx context.Context, to string, f *nodegroupFacts) error {
 	f.own = ownRevision(&f.nodegroup)
 	f.wanted = f.own
@@ -162,11 +164,11 @@ func (m *managedGroups) readRevisions(ctx context.Context, to string, f *nodegro
 
 // wantedRevision returns the revision that the target asks for.
 //
-// Without a target, and where EKS chooses the AMI, it returns the newest release of the group's own Kubernetes version, as EKS
-// itself does. The user must ask for a newer Kubernetes version. The version of the user's template stays the same.
+// Without a target, if EKS chooses the AMI, wantedRevision returns the newest release of the group's own Kubernetes version, as
+// EKS itself does. For a newer Kubernetes version the user must pass --to. The version of the user's template stays the same.
 //
-// Where the template has its own AMI, it returns the group's own template version. A newer version may be an experiment, and EKS
-// never follows new versions on its own. So without --to only nodes of other versions are outdated.
+// Without a target, if the template has its own AMI, wantedRevision returns the group's own template version. A newer version
+// may be an experiment, and EKS does not use it without a request. So only nodes of other template versions are outdated.
 func (m *managedGroups) wantedRevision(ctx context.Context, wish managedTarget, f *nodegroupFacts) (managedRevision, error) {
 	amiType, own := f.nodegroup.AmiType, f.own
 	switch {
@@ -181,8 +183,8 @@ func (m *managedGroups) wantedRevision(ctx context.Context, wish managedTarget, 
 	}
 }
 
-// newestReleaseRevision returns the revision with the newest release of the node group's Kubernetes version. It returns the group's own
-// release if that is newer or no other is known.
+// newestReleaseRevision returns the revision with the newest release of the Kubernetes version. If the group's own release is
+// newer, or no other release is known, the revision has the group's own release.
 func (m *managedGroups) newestReleaseRevision(ctx context.Context, f *nodegroupFacts, kubernetes string) (managedRevision, error) {
 	r, err := m.readRelease(ctx, f.nodegroup.AmiType, kubernetes, "")
 	newest, own := r.newest, f.own.Release
@@ -193,9 +195,9 @@ func (m *managedGroups) newestReleaseRevision(ctx context.Context, f *nodegroupF
 	return f.own.withRelease(f.nodegroup.AmiType, kubernetes, newest, r.image), err
 }
 
-// releaseRevision returns the revision with a release. If none is named, it takes the newest release of the Kubernetes version. It returns
-// a refusedError if EKS would not move the node group there, or if the release does not exist. An older release without published
-// parameters is left to EKS to check, since some releases have none.
+// releaseRevision returns the revision with a release. If release is "", it takes the newest release of the Kubernetes version.
+// It returns a refusedError if the release does not exist, or if EKS would refuse to move the node group to it. Some older
+// releases have no published parameters. Then EKS checks at the update whether the release exists.
 func (m *managedGroups) releaseRevision(ctx context.Context, f *nodegroupFacts, kubernetes, release string) (managedRevision, error) {
 	amiType := f.nodegroup.AmiType
 	r, err := m.readRelease(ctx, amiType, kubernetes, release)
@@ -222,12 +224,12 @@ func (m *managedGroups) releaseRevision(ctx context.Context, f *nodegroupFacts, 
 	return to, checkVersionStep(amiType, &f.own, &to, control)
 }
 
-// templateRevision returns the revision with a version of the user's template: the version asked for, or else the node group's
-// own. If EKS chooses the AMI, the release stays the same.
+// templateRevision returns the revision with a version of the user's template. Without a target it is the node group's own
+// version. If EKS chooses the AMI, the release stays the same.
 func (m *managedGroups) templateRevision(ctx context.Context, wish managedTarget, f *nodegroupFacts) (managedRevision, error) {
 	to := f.own
 	to.byTemplate = true
-	if to.Version == 0 { // EKS API, LaunchTemplateSpecification: $Default where no version is named
+	if to.Version == 0 { // EKS API, LaunchTemplateSpecification: the default is $Default
 		wish.template = cmp.Or(wish.template, defaultVersion)
 	}
 	if wish.template != "" {
@@ -258,17 +260,18 @@ func (m *managedGroups) templateRevision(ctx context.Context, wish managedTarget
 	return to, err
 }
 
-// publishedRelease is what AWS publishes about a release.
+// publishedRelease contains what AWS publishes about a release.
 type publishedRelease struct {
 	// newest is the newest release of the Kubernetes version, "" if it is not known.
 	newest string
-	// image is the AMI of the release that was asked for, or else of the newest one; "" if it is not known. ofImage is the
-	// release that the AMI belongs to, "" if it is not known. A parameter's name has only the minor version and the date of a
-	// release, so ofImage may differ from the release that was asked for.
+	// image is the AMI of the requested release or, without a request, of the newest release; "" if it is not known. ofImage is
+	// the release of this AMI, "" if it is not known. It may differ from the requested release, because a parameter's name
+	// contains only the minor version and the date of a release.
 	image, ofImage string
 }
 
-// checkExists returns an absentError if the release does not exist or, if none is named, the Kubernetes version has no release.
+// checkExists returns an absentError if the release does not exist. If release is "", it returns an absentError if the
+// Kubernetes version has no release.
 func (r *publishedRelease) checkExists(t kt.AMITypes, kubernetes, release string) error {
 	switch {
 	case release == "" && r.newest == "":
@@ -282,7 +285,7 @@ func (r *publishedRelease) checkExists(t kt.AMITypes, kubernetes, release string
 	return nil
 }
 
-// readRelease reads what AWS publishes about a release, or about the newest one if none is named.
+// readRelease reads what AWS publishes about a release. If release is "", it reads about the newest release.
 func (m *managedGroups) readRelease(ctx context.Context, amiType kt.AMITypes, kubernetes, release string) (publishedRelease, error) {
 	series := imageSeriesOf(amiType)
 	if !series.isKnown() || kubernetes == "" {
@@ -303,7 +306,7 @@ func (m *managedGroups) readRelease(ctx context.Context, amiType kt.AMITypes, ku
 	return r, err
 }
 
-// readParameters reads public SSM parameters, each once. The value of a parameter that does not exist is empty.
+// readParameters reads each public SSM parameter once. The value of a parameter that does not exist is empty.
 func (m *managedGroups) readParameters(ctx context.Context, names []string) (map[string]string, error) {
 	return m.cache.parameters.getOrFetch(names, func(unknown []string) (map[string]string, error) {
 		out, err := m.ssm.GetParameters(ctx, &ssm.GetParametersInput{Names: unknown})
@@ -321,7 +324,8 @@ func (m *managedGroups) readParameters(ctx context.Context, names []string) (map
 	})
 }
 
-// controlPlaneVersion returns the Kubernetes version of a control plane. It returns a cached version unless a newer one is needed.
+// controlPlaneVersion returns the Kubernetes version of a cluster's control plane. It returns the cached version if that is not
+// older than needed.
 func (m *managedGroups) controlPlaneVersion(ctx context.Context, cluster, needed string) (string, error) {
 	if known := m.cache.controlPlaneVersions.get(cluster); known != "" && compareVersions(known, needed) >= 0 {
 		return known, nil
@@ -338,7 +342,7 @@ func (m *managedGroups) controlPlaneVersion(ctx context.Context, cluster, needed
 	return version, nil
 }
 
-// readImageFacts reads the AMIs of the instances, each once, and describes these AMIs.
+// readImageFacts reads which AMIs the instances have, and describes these AMIs and the wanted AMI.
 func (m *managedGroups) readImageFacts(ctx context.Context, asg *at.AutoScalingGroup, f *nodegroupFacts) error {
 	var ids []string
 	for _, i := range asg.Instances {

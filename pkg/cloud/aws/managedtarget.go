@@ -14,14 +14,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
-// managedTarget is what --to asks of a managed node group: a release, a Kubernetes version or a
-// version of the user's launch template. The zero value asks for the default.
+// managedTarget is the value of --to for a managed node group: a release, a Kubernetes version or a version of the user's
+// launch template. The zero value is the default target.
 type managedTarget struct{ release, kubernetes, template string }
 
 var kubernetesPattern = regexp.MustCompile(`^v?([0-9]+\.[0-9]+)$`)
 
-// parseManagedTarget reads --to for a managed node group: 1.33.4-20261101, 1.34, or a template
-// version as parseTarget reads it. Anything else is a refusedError.
+// parseManagedTarget parses --to for a managed node group: 1.33.4-20261101, 1.34, or a template version as in parseTarget. For
+// any other text it returns a refusedError.
 func parseManagedTarget(text string) (managedTarget, error) {
 	if found := kubernetesPattern.FindStringSubmatch(text); found != nil {
 		return managedTarget{kubernetes: found[1]}, nil
@@ -39,9 +39,8 @@ func parseManagedTarget(text string) (managedTarget, error) {
 	return managedTarget{template: wish.version}, nil
 }
 
-// managedPointer is the JSON of Revision.Spec of a managed node group: everything that EKS needs to
-// move the group to a revision. If the template has its own AMI, Kubernetes version and release are
-// empty.
+// managedPointer is the JSON of Revision.Spec of a managed node group. It contains everything that EKS needs to move the group
+// to a revision. If the template has its own AMI, Kubernetes version and release are empty.
 type managedPointer struct {
 	Cluster    string `json:"cluster"`
 	Nodegroup  string `json:"nodegroup"`
@@ -55,16 +54,15 @@ type managedPointer struct {
 // managedRevision describes the nodes of a managed node group.
 type managedRevision struct {
 	managedPointer
-	// byTemplate is true if the template's version identifies the revision. Otherwise the release
-	// does.
+	// byTemplate is true if the template's version identifies the revision. Otherwise the release identifies it.
 	byTemplate   bool
 	templateName string
-	// kubelet is the kubelet's version, image is the AMI. Either may be unknown.
+	// kubelet is the kubelet's version. image is the AMI. Each is "" if it is not known.
 	kubelet, image string
 }
 
-// ownRevision returns the node group's revision as EKS reports it. With a custom AMI the template's
-// version identifies it, and the release stays empty: EKS then reports only an AMI ID as release.
+// ownRevision returns the node group's revision as EKS reports it. With a custom AMI the template's version identifies the
+// revision. Its release stays empty, because EKS reports only an AMI ID as release.
 func ownRevision(g *kt.Nodegroup) managedRevision {
 	r := managedRevision{
 		managedPointer: managedPointer{Cluster: sdk.ToString(g.ClusterName), Nodegroup: sdk.ToString(g.NodegroupName)},
@@ -89,9 +87,8 @@ func (r managedRevision) withRelease(t kt.AMITypes, kubernetes, release, image s
 	return r
 }
 
-// revisionID returns an ID. Two revisions of a node group have the same ID exactly if nodes of one are
-// current for the other. It is "release/1.33.4-20261101", or "lt-0abc:7" if the template's version
-// identifies the revision.
+// revisionID returns the revision's ID: "release/1.33.4-20261101", or "lt-0abc:7" if the template's version identifies the
+// revision. Two revisions with the same ID have the same nodes: nodes of one revision are current for the other.
 func (r *managedRevision) revisionID() string {
 	if r.byTemplate {
 		return fmt.Sprintf("%s:%d", r.Template, r.Version)
@@ -99,8 +96,7 @@ func (r *managedRevision) revisionID() string {
 	return "release/" + r.Release
 }
 
-// describeRevision returns the revision for package upgrade. Its name is "release:1.33.4-20261101"
-// or "workers:7".
+// describeRevision converts the revision for package upgrade. The name is "release:1.33.4-20261101" or "workers:7".
 func (r *managedRevision) describeRevision() nodegroup.Revision {
 	spec, _ := json.Marshal(r.managedPointer) // marshalling strings and a number cannot fail
 	name := "release:" + r.Release
@@ -110,7 +106,7 @@ func (r *managedRevision) describeRevision() nodegroup.Revision {
 	return nodegroup.Revision{ID: r.revisionID(), Name: name, Image: r.image, Kubernetes: r.kubelet, Spec: string(spec)}
 }
 
-// checkSupportedBy returns an error if the node group does not support this kind of target.
+// checkSupportedBy returns a refusedError if the node group does not support this kind of target.
 func (t managedTarget) checkSupportedBy(g *kt.Nodegroup) error {
 	switch custom := g.AmiType == kt.AMITypesCustom; {
 	case custom && (t.release != "" || t.kubernetes != ""):
@@ -121,9 +117,8 @@ func (t managedTarget) checkSupportedBy(g *kt.Nodegroup) error {
 	return nil
 }
 
-// checkTemplateImage returns an error for a template version that EKS does not accept for the AMI type:
-// a version with an AMI if EKS chooses the AMI, and a version without one if the template must have
-// it.
+// checkTemplateImage returns a refusedError if EKS does not accept the template version for the AMI type. A custom AMI type
+// needs a version with an AMI. Every other AMI type needs a version without an AMI.
 func (r *managedRevision) checkTemplateImage(t kt.AMITypes) error {
 	switch custom := t == kt.AMITypesCustom; {
 	case custom && r.image == "":
@@ -134,11 +129,10 @@ func (r *managedRevision) checkTemplateImage(t kt.AMITypes) error {
 	return nil
 }
 
-// checkVersionStep returns an error for a move that EKS refuses: to an older release (EKS E11), to a newer
-// Kubernetes version than the control plane's (EKS E10), or to a Kubernetes version in between.
-// control is the control plane's version; it is used only if the Kubernetes version changes. EKS
-// allows nodes to be three versions behind, and moves them to the control plane's version in one
-// step (aws-eks-best-practices#476).
+// checkVersionStep returns a refusedError for a move that EKS refuses. EKS does not move to an older release (EKS E11) or to a
+// newer Kubernetes version than the control plane's (EKS E10). It also does not move to a Kubernetes version between the node
+// group's and the control plane's. Nodes may be three versions behind, and EKS moves them to the control plane's version in one
+// step (aws-eks-best-practices#476). control is the control plane's version. It is used only if the Kubernetes version changes.
 func checkVersionStep(t kt.AMITypes, from, to *managedRevision, control string) error {
 	switch minors := compareVersions(to.Kubernetes, from.Kubernetes); {
 	case minors < 0, minors == 0 && compareReleases(t, to.Release, from.Release) < 0:

@@ -12,9 +12,9 @@ import (
 // digits. Fargate's provider IDs end differently.
 var providerIDPattern = regexp.MustCompile(`^aws:///?(?:([^/]*)/)?(i-[0-9a-f]{8,17})$`)
 
-// ParseProviderID splits the spec.providerIDPattern of a node, aws:///us-east-1a/i-0123456789abcdef0,
-// into zone and instance. The zone is empty when the ID has none; ok is false for anything
-// that is not an EC2 instance. (Forms: cloud-provider-aws, pkg/providers/v1/instances.go.)
+// ParseProviderID splits the spec.providerID of a node, aws:///us-east-1a/i-0123456789abcdef0, into zone and instance. The zone is
+// "" if the ID has no zone. ok is false if the ID is not that of an EC2 instance. (Forms: cloud-provider-aws,
+// pkg/providers/v1/instances.go.)
 func ParseProviderID(id string) (zone, instance string, ok bool) {
 	found := providerIDPattern.FindStringSubmatch(id)
 	if found == nil {
@@ -27,8 +27,8 @@ func ParseProviderID(id string) (zone, instance string, ok bool) {
 // local zone us-east-1-bos-1a and the Wavelength zone us-east-1-wl1-bos-wlz-1.
 var zoneRegionPattern = regexp.MustCompile(`^[a-z]+(?:-[a-z]+)+?-[0-9]+`)
 
-// RegionOf returns the region of the nodes, "" if no node has one. The region label takes
-// precedence over the zone in the provider ID.
+// RegionOf returns the region of the nodes, "" if no node shows its region. The region label takes precedence over the zone in
+// the provider ID.
 func RegionOf(nodes []*corev1.Node) string {
 	region := ""
 	for _, node := range nodes {
@@ -46,8 +46,8 @@ func RegionOf(nodes []*corev1.Node) string {
 	return region
 }
 
-// instancesIn lists the instances of the nodes that are in the region, in the order of the nodes.
-// It returns an error if all instances are in other regions.
+// instancesIn lists the IDs of the nodes' instances in the region, in the order of the nodes. It returns an error if all
+// instances are in other regions.
 func instancesIn(region string, nodes []*corev1.Node) ([]string, error) {
 	var here []string
 	elsewhere := ""

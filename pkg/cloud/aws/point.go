@@ -17,10 +17,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// setRevision points the group at a revision of the launch template that it uses now. For an image
-// it first adds a template version: the group's current version with the new image. It refuses
-// another template, and an image that comes from a record. Otherwise any author of a record could
-// choose what the group launches.
+// setRevision points the group at a revision of the launch template that the group uses now. For an image it first adds a
+// template version: the group's current version with the new image. It refuses another template, and an image that was read
+// from a record. Otherwise an attacker who can write records could choose what the group launches.
 func (p *Provider) setRevision(ctx context.Context, group string, a nodegroup.SetRevision) error {
 	doing := fmt.Sprintf("pointing Auto Scaling group %q at %s", group, a.To.Name)
 	var to revisionPointer
@@ -57,7 +56,7 @@ func (p *Provider) setRevision(ctx context.Context, group string, a nodegroup.Se
 	return explainError(doing, err)
 }
 
-// matchesPointer reports whether a group that launches by l already uses the pointer's revision.
+// matchesPointer reports whether a group that launches from l already uses the pointer's revision.
 func (l launch) matchesPointer(to revisionPointer) bool {
 	switch {
 	case to.LaunchConfiguration != "":
@@ -71,8 +70,8 @@ func (l launch) matchesPointer(to revisionPointer) bool {
 	}
 }
 
-// addTemplateVersion adds a version to the template: the group's current version with another image. It
-// returns the version's number. The token makes a repetition harmless.
+// addTemplateVersion adds a version to the template: the group's current version with another image. It returns the number of
+// the new version. A repetition with the same token adds no second version.
 func (p *Provider) addTemplateVersion(ctx context.Context, g *at.AutoScalingGroup, now launch, to revisionPointer, token string) (int64, error) {
 	doing := fmt.Sprintf("adding a version with image %s to launch template %s", to.Image, now.displayName())
 	problem, err := p.sharedTemplateProblem(ctx, sdk.ToString(g.AutoScalingGroupName), now)
@@ -100,8 +99,8 @@ func (p *Provider) addTemplateVersion(ctx context.Context, g *at.AutoScalingGrou
 	return sdk.ToInt64(out.LaunchTemplateVersion.VersionNumber), nil
 }
 
-// newUpdateInput returns the request that points the group at a numbered template version. A mixed
-// instances policy is sent as a whole.
+// newUpdateInput returns the request that points the group at a numbered template version. For a group with a mixed instances
+// policy, the request contains the whole policy.
 func newUpdateInput(g *at.AutoScalingGroup, to revisionPointer) (*autoscaling.UpdateAutoScalingGroupInput, error) {
 	in := &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: g.AutoScalingGroupName}
 	spec := &at.LaunchTemplateSpecification{LaunchTemplateId: sdk.String(to.Template), Version: sdk.String(strconv.FormatInt(to.Version, 10))}
@@ -116,10 +115,10 @@ func newUpdateInput(g *at.AutoScalingGroup, to revisionPointer) (*autoscaling.Up
 	return in, nil
 }
 
-// withBaseTemplate returns the policy with another base template and everything else unchanged. AWS
-// reports a template's ID and name but accepts only one of them. It also removes distribution
-// segments if the request has On-Demand sizes, so these are left out (EC2 Auto Scaling API,
-// LaunchTemplateSpecification, UpdateAutoScalingGroup).
+// withBaseTemplate returns the policy with another base template and everything else unchanged. AWS reports a template's ID and
+// name but accepts only one of them, so the name is removed. AWS removes distribution segments if the request has On-Demand
+// sizes, so a policy with segments is sent without these sizes (EC2 Auto Scaling API, LaunchTemplateSpecification,
+// UpdateAutoScalingGroup).
 func withBaseTemplate(policy *at.MixedInstancesPolicy, base *at.LaunchTemplateSpecification) *at.MixedInstancesPolicy {
 	template := *policy.LaunchTemplate
 	template.LaunchTemplateSpecification = base

@@ -32,20 +32,19 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// Provider implements cloud.Provider for the Auto Scaling groups of one account and region, and for the EKS managed node groups
-// that own some of them.
+// Provider implements cloud.Provider for the Auto Scaling groups and the EKS managed node groups of one account and region.
 type Provider struct {
 	region      string
 	autoscaling *autoscaling.Client
 	ec2         *ec2.Client
 	sts         *sts.Client
 	policies    policySimulator
-	// versions, images and instanceImages are caches. seen is where instances were last seen.
+	// versions, images and instanceImages cache what AWS reports. seen contains the group in which each instance was last seen.
 	versions       cache[versionKey, templateVersion]
 	images         cache[string, image]
 	instanceImages cache[string, string]
 	seen           cache[string, seenInstance]
-	// arns are the ARNs of groups by name. A managed node group has the ARN of EKS.
+	// arns contains the ARNs of groups by name. For a managed node group it is the ARN in EKS.
 	arns      cache[string, string]
 	managed   managedGroups
 	balancers balancers
@@ -57,10 +56,10 @@ var _ cloud.Provider = (*Provider)(nil)
 type Options struct {
 	// Region is used if neither the environment nor the AWS configuration names one. See RegionOf.
 	Region string
-	// ClusterName is the user's name for the EKS cluster. It decides if two clusters have a node group of the same name and
-	// Groups got no node that shows the cluster. If a node belongs to another cluster, Groups returns cloud.ErrOtherCluster.
+	// ClusterName is the user's name for the EKS cluster. It is used if two clusters have a node group of the same name and no
+	// node shows which cluster is meant. If a node belongs to another cluster, Groups returns cloud.ErrOtherCluster.
 	ClusterName string
-	// Version is this program's version for the user agent.
+	// Version is this program's version. The user agent of requests contains it.
 	Version string
 }
 
@@ -68,11 +67,11 @@ type Options struct {
 // account share one rate limit.
 const maxAttempts = 8
 
-// maxBackoff is the longest pause between two attempts. Seven pauses take at most half a minute, and then the user sees the
-// reason. The SDK does not report it earlier.
+// maxBackoff is the longest pause between two attempts. Seven pauses take at most half a minute. Only after the last attempt
+// does the SDK report the error.
 const maxBackoff = 4 * time.Second
 
-// shortError is an error with a shorter text.
+// shortError is an error whose text was shortened.
 type shortError struct {
 	error
 	text string
@@ -84,7 +83,7 @@ func (e shortError) Error() string { return e.text }
 // Unwrap implements errors.Unwrap.
 func (e shortError) Unwrap() error { return e.error }
 
-// shortenCredentialError logs at level 4 the failed requests of a chain of credentials, and returns the error without them.
+// shortenCredentialError removes the failed requests of the credential chain from the error's text, and logs them at level 4.
 func shortenCredentialError(err error) error {
 	text, requests, found := strings.Cut(err.Error(), ", operation error ")
 	if !found {
@@ -94,9 +93,9 @@ func shortenCredentialError(err error) error {
 	return shortError{error: err, text: text + "; -v 4 shows more"}
 }
 
-// New connects to AWS with the SDK's default credential chain. It sends only the requests that the chain needs. The last link of
-// the chain asks the EC2 metadata service and takes seconds where there is none, so give ctx a deadline. New returns an error, in
-// one line with the remedy, if the configuration cannot be read, or if there is no region or no credentials.
+// New connects to AWS with the SDK's default credential chain. It sends only the requests that the chain needs. The last step
+// of the chain asks the EC2 metadata service. Without this service that step takes seconds, so give ctx a deadline. New returns
+// an error if the configuration cannot be read, or if there is no region or no credentials.
 func New(ctx context.Context, o Options) (*Provider, error) {
 	load := []func(*config.LoadOptions) error{
 		config.WithDefaultRegion(o.Region),
@@ -129,8 +128,8 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	return p, nil
 }
 
-// logSDKMessage sends the SDK's messages to the log of the Kubernetes libraries, from level 1 on. By default the SDK writes to
-// stderr, between the lines that the user asked for.
+// logSDKMessage writes a message of the SDK to the log of the Kubernetes libraries, at level 1. By default the SDK writes its
+// messages to stderr, between the program's own lines.
 func logSDKMessage(class logging.Classification, format string, values ...any) {
 	klog.V(1).Infof("AWS SDK: %s %s", class, fmt.Sprintf(format, values...))
 }
@@ -147,7 +146,7 @@ func newRetryer() sdk.Retryer {
 // Name implements cloud.Provider.
 func (p *Provider) Name() string { return providerName }
 
-// Account implements cloud.Provider; it needs no permission.
+// Account implements cloud.Provider. It needs no permission.
 func (p *Provider) Account(ctx context.Context) (string, error) {
 	out, err := p.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
@@ -156,10 +155,10 @@ func (p *Provider) Account(ctx context.Context) (string, error) {
 	return fmt.Sprintf("account %s, %s", sdk.ToString(out.Account), p.region), nil
 }
 
-// parallelReads is how many reads of one kind run concurrently.
+// parallelReads is the maximum number of concurrent reads of one kind.
 const parallelReads = 4
 
-// forEachParallel calls do for each index below n, some of them concurrently, and returns the first error.
+// forEachParallel calls do for each index below n and returns the first error. At most parallelReads calls run concurrently.
 func forEachParallel(n int, do func(i int) error) error {
 	var work errgroup.Group
 	work.SetLimit(parallelReads)
@@ -169,8 +168,8 @@ func forEachParallel(n int, do func(i int) error) error {
 	return work.Wait()
 }
 
-// Groups implements cloud.Provider. A node that no Auto Scaling group lists belongs to no group. If one group cannot be judged,
-// its Refusal is the reason. Groups returns an error only if no group could be read.
+// Groups implements cloud.Provider. A node that no Auto Scaling group lists belongs to no group. If reading more about one
+// group fails, the error becomes the group's Refusal. Groups returns an error only if no group could be read.
 func (p *Provider) Groups(ctx context.Context, nodes []*corev1.Node) ([]nodegroup.Group, error) {
 	instances, err := instancesIn(p.region, nodes)
 	if err != nil {
@@ -210,15 +209,15 @@ func (p *Provider) Observe(ctx context.Context, ref cloud.Ref) (nodegroup.Group,
 	return group, err
 }
 
-// inspectGroup describes a group that was already read, for a listing or for an upgrade. With an error it returns the group as
-// describeGroup does.
+// inspectGroup reads everything else about an Auto Scaling group, for a listing or for an upgrade, and describes the group. If
+// a read fails, the returned group contains only what the Auto Scaling group itself shows.
 func (p *Provider) inspectGroup(ctx context.Context, asg *at.AutoScalingGroup, to string, listing bool) (nodegroup.Group, error) {
 	if _, managed := managedNameOf(asg); managed {
 		return p.managed.inspectNodegroup(ctx, asg, to, listing)
 	}
 	group := describeGroup(asg)
 	group.Instances = describeInstances(asg, func(at.Instance) (own nodegroup.Revision, outdated bool, why string) { return })
-	p.rememberInstances(asg, &group) // even if a later read fails, the group's nodes are known
+	p.rememberInstances(asg, &group) // so that the group's nodes are known even if a later read fails
 	p.arns.add(map[string]string{group.Name: sdk.ToString(asg.AutoScalingGroupARN)})
 	f, err := p.readGroupFacts(ctx, asg, to)
 	if no, refused := errors.AsType[refusedError](err); refused {
@@ -233,8 +232,8 @@ func (p *Provider) inspectGroup(ctx context.Context, asg *at.AutoScalingGroup, t
 	return group, nil
 }
 
-// readGroupFacts reads everything that is needed to judge the group. It returns a refusedError if the group, its template or the
-// target makes that impossible.
+// readGroupFacts reads everything that is needed to judge the group's instances. It returns a refusedError if the group cannot
+// move to the target.
 func (p *Provider) readGroupFacts(ctx context.Context, asg *at.AutoScalingGroup, to string) (groupFacts, error) {
 	var f groupFacts
 	wish, err := parseTarget(to)
@@ -260,7 +259,8 @@ func (p *Provider) readGroupFacts(ctx context.Context, asg *at.AutoScalingGroup,
 	return f, err
 }
 
-// readLaunchSources reads what the group launches from and what it should launch from, with template names and images.
+// readLaunchSources reads what the group launches from (pointed) and what it should launch from (wanted), with template names
+// and images.
 func (p *Provider) readLaunchSources(ctx context.Context, asg *at.AutoScalingGroup, wish target, f *groupFacts) error {
 	written, err := launchSourceOf(asg)
 	if err != nil {
@@ -288,8 +288,8 @@ func (p *Provider) readLaunchSources(ctx context.Context, asg *at.AutoScalingGro
 	return err
 }
 
-// checkTargetImage describes the images of the sources. If the target is an AMI, it checks that the AMI fits the group. Otherwise the
-// images are needed only for the Kubernetes version, which may stay unknown.
+// checkTargetImage reads the images of the sources. If the target is an AMI, it also checks that the AMI fits the group.
+// Otherwise the images only show the Kubernetes version, and a failed read is not an error.
 func (p *Provider) checkTargetImage(ctx context.Context, asg *at.AutoScalingGroup, wish target, f *groupFacts) error {
 	from, to := f.pointed.base.image, f.wanted.base.image
 	images, err := p.readImages(ctx, []string{from, to})
@@ -308,8 +308,8 @@ func (p *Provider) checkTargetImage(ctx context.Context, asg *at.AutoScalingGrou
 	return err
 }
 
-// sharedTemplateProblem returns why no version may be added to a group's template: another group would launch from it
-// immediately.
+// sharedTemplateProblem returns why no version may be added to the group's template, "" if it may. The reason is another group
+// that would launch from the new version immediately.
 func (p *Provider) sharedTemplateProblem(ctx context.Context, asg string, base launch) (string, error) {
 	other, err := p.findOtherGroupUsing(ctx, asg, base.template)
 	if err != nil || other == "" {
@@ -319,8 +319,8 @@ func (p *Provider) sharedTemplateProblem(ctx context.Context, asg string, base l
 		other, cmp.Or(base.name, base.template)), nil
 }
 
-// rememberInstances remembers the instances of the group, for nodes that exist longer than their machine. Detached instances are
-// forgotten, because their nodes no longer belong to the group.
+// rememberInstances remembers the group's instances, because a node can exist longer than its machine. It forgets detached
+// instances, because their nodes no longer belong to the group.
 func (p *Provider) rememberInstances(asg *at.AutoScalingGroup, group *nodegroup.Group) {
 	seen := map[string]seenInstance{}
 	for _, i := range group.Instances {
@@ -344,8 +344,8 @@ func (p *Provider) Belongs(group *nodegroup.Group, node *corev1.Node) bool {
 	return p.lastSeen(node).group == group.Name
 }
 
-// Outdated implements cloud.Provider. A node whose machine is gone keeps its last verdict. A node that was never seen is
-// outdated. Nodes of a managed node group are judged by their label.
+// Outdated implements cloud.Provider. It uses the image label of nodes of a managed node group. A node without that label is
+// outdated if its machine was outdated when it was last seen, or if the machine was never seen.
 func (p *Provider) Outdated(group *nodegroup.Group, node *corev1.Node) bool {
 	if outdated, ok := judgeByLabel(group, node); ok {
 		return outdated

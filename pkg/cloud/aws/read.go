@@ -35,8 +35,8 @@ type templateVersion struct {
 
 func (v templateVersion) hasImageAlias() bool { return strings.HasPrefix(v.image, "resolve:ssm:") }
 
-// seenInstance is the group in which an instance was last seen, zero for none. A node object may exist a moment longer than its
-// machine.
+// seenInstance contains the group in which an instance was last seen, and whether the instance was outdated. It is zero for an
+// instance that was never seen.
 type seenInstance struct {
 	group    string
 	outdated bool
@@ -71,7 +71,7 @@ func (p *Provider) readGroup(ctx context.Context, name string, instances bool) (
 	return found, nil
 }
 
-// readGroupsOf reads the groups of the instances, sorted by name. It asks for at most 50 instances in one request. Instances of a
+// readGroupsOf reads the groups of the instances, sorted by name. One request contains at most 50 instances. Instances of a
 // group that was already read are skipped.
 func (p *Provider) readGroupsOf(ctx context.Context, instances []string) ([]at.AutoScalingGroup, error) {
 	var groups []at.AutoScalingGroup
@@ -106,7 +106,7 @@ func (p *Provider) readGroupsOf(ctx context.Context, instances []string) ([]at.A
 	return groups, nil
 }
 
-// removeListed returns the instances that none of the groups lists.
+// removeListed returns the instances that are in none of the groups.
 func removeListed(instances []string, groups []at.AutoScalingGroup) []string {
 	listed := map[string]bool{}
 	for i := range groups {
@@ -132,7 +132,7 @@ func (p *Provider) readGroupPages(ctx context.Context, in *autoscaling.DescribeA
 	return groups, nil
 }
 
-// readTemplates reads the version numbers that $Latest and $Default currently stand for.
+// readTemplates reads the templates, by ID. They contain the version numbers that $Latest and $Default currently stand for.
 func (p *Provider) readTemplates(ctx context.Context, ids []string) (map[string]et.LaunchTemplate, error) {
 	templates := map[string]et.LaunchTemplate{}
 	if len(ids) == 0 {
@@ -155,8 +155,8 @@ func (p *Provider) readVersions(ctx context.Context, keys []versionKey) (map[ver
 	})
 }
 
-// resolveAliases reads the AMIs that the aliases among the versions currently stand for. It sends one request for each template
-// that has an alias.
+// resolveAliases returns the versions with AMIs in place of SSM aliases. It sends one request for each template that has an
+// alias.
 func (p *Provider) resolveAliases(ctx context.Context, versions map[versionKey]templateVersion) (map[versionKey]templateVersion, error) {
 	var aliases []versionKey
 	for key, v := range versions {
@@ -170,7 +170,8 @@ func (p *Provider) resolveAliases(ctx context.Context, versions map[versionKey]t
 	return out, err
 }
 
-// fetchVersions sends one request for each template. With an error it still returns the versions that were read before.
+// fetchVersions reads template versions with one request for each template. If a request fails, it returns the error and the
+// versions that it has read.
 func (p *Provider) fetchVersions(ctx context.Context, keys []versionKey, resolve bool) (map[versionKey]templateVersion, error) {
 	numbers := map[string][]string{}
 	for _, key := range keys {
@@ -202,7 +203,7 @@ func describeVersion(v et.LaunchTemplateVersion) templateVersion {
 	return read
 }
 
-// markAbsentTemplate converts AWS's answer that a template or its version does not exist to an absentError.
+// markAbsentTemplate converts the error to an absentError if AWS answered that a template or its version does not exist.
 func markAbsentTemplate(err error) error {
 	if api, ok := errors.AsType[smithy.APIError](err); ok && strings.HasPrefix(api.ErrorCode(), "InvalidLaunchTemplate") {
 		return newAbsentError("%v: set the group to a version that exists, or pass one with --to", err)
@@ -210,18 +211,18 @@ func markAbsentTemplate(err error) error {
 	return err
 }
 
-// unknownKubernetes is what stays unknown if a group's images cannot be read.
+// unknownKubernetes names the fact that stays unknown if a group's images cannot be read.
 const unknownKubernetes = "the Kubernetes version of its images is unknown"
 
-// unknownBecause returns what stays unknown because of the error, nil without an error.
-func unknownBecause(without string, err error) []string {
+// unknownBecause returns the unknown fact with the error as the reason, nil without an error.
+func unknownBecause(fact string, err error) []string {
 	if err == nil {
 		return nil
 	}
-	return []string{without + ": " + err.Error()}
+	return []string{fact + ": " + err.Error()}
 }
 
-// readImages reads the AMIs, each once. An AMI that does not exist, or that this account may not use, has no id.
+// readImages reads the AMIs, each once. The result for an AMI that does not exist, or that this account may not use, has no id.
 func (p *Provider) readImages(ctx context.Context, ids []string) (map[string]image, error) {
 	named := slices.DeleteFunc(ids, func(id string) bool { return id == "" })
 	return p.images.getOrFetch(named, func(unknown []string) (map[string]image, error) {
@@ -241,7 +242,7 @@ func (p *Provider) readImages(ctx context.Context, ids []string) (map[string]ima
 	})
 }
 
-// readInstanceImages reads the AMIs of the instances, each once. Instances that EC2 does not know (yet) are left out.
+// readInstanceImages reads the AMI of each instance once. Instances that EC2 does not know (yet) are left out.
 func (p *Provider) readInstanceImages(ctx context.Context, instances []string) (map[string]string, error) {
 	return p.instanceImages.getOrFetch(instances, func(unknown []string) (map[string]string, error) {
 		read := map[string]string{}
@@ -269,8 +270,8 @@ func machinesIn(reservations []et.Reservation) (all []et.Instance) {
 	return all
 }
 
-// readRefreshStatus returns the status of the group's newest instance refresh, "" without one. At most one refresh is active, and it
-// is the newest.
+// readRefreshStatus returns the status of the group's newest instance refresh, "" without one. Only the newest refresh can be
+// active.
 func (p *Provider) readRefreshStatus(ctx context.Context, asg string) (at.InstanceRefreshStatus, error) {
 	out, err := p.autoscaling.DescribeInstanceRefreshes(ctx, &autoscaling.DescribeInstanceRefreshesInput{
 		AutoScalingGroupName: sdk.String(asg), MaxRecords: sdk.Int32(1),
@@ -284,7 +285,7 @@ func (p *Provider) readRefreshStatus(ctx context.Context, asg string) (at.Instan
 	return out.InstanceRefreshes[0].Status, nil
 }
 
-// readNewestLaunchFailure returns the group's newest failed launch.
+// readNewestLaunchFailure reads the group's newest failed launch.
 func (p *Provider) readNewestLaunchFailure(ctx context.Context, asg string) (nodegroup.LaunchFailure, error) {
 	out, err := p.autoscaling.DescribeScalingActivities(ctx, &autoscaling.DescribeScalingActivitiesInput{
 		AutoScalingGroupName: sdk.String(asg), MaxRecords: sdk.Int32(50),

@@ -12,9 +12,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
-// refusalReason returns why the group must not be upgraded, with the remedy; "" if it may be.
-// instances are the group's instances after they were judged. refresh is the status of the newest
-// instance refresh.
+// refusalReason returns why the group must not be upgraded, with the remedy; "" if it may be upgraded. The instances must have
+// been judged. refresh is the status of the newest instance refresh.
 func refusalReason(g *at.AutoScalingGroup, instances []nodegroup.Instance, refresh at.InstanceRefreshStatus) string {
 	return cmp.Or(refuseDeleted(g), refuseOtherManagers(g, refresh), refuseCapacityUnits(g), refuseSuspended(g), refuseWarmPool(g), refuseProtected(g, instances))
 }
@@ -26,8 +25,7 @@ func refuseDeleted(g *at.AutoScalingGroup) string {
 	return ""
 }
 
-// refuseOtherManagers refuses groups that another AWS service changes: a service that manages them, or an
-// instance refresh that may still replace instances.
+// refuseOtherManagers refuses a group that another AWS service manages, or whose instances an active instance refresh replaces.
 func refuseOtherManagers(g *at.AutoScalingGroup, refresh at.InstanceRefreshStatus) string {
 	if g.Operator != nil {
 		return fmt.Sprintf("%s manages it, and no other tool may change it: upgrade it there", sdk.ToString(g.Operator.Principal))
@@ -59,8 +57,7 @@ func refuseCapacityUnits(g *at.AutoScalingGroup) string {
 	return ""
 }
 
-// refuseSuspended refuses groups with a suspended process that is needed to launch a working node
-// or to terminate one.
+// refuseSuspended refuses groups with a suspended process that is needed to launch or terminate nodes.
 func refuseSuspended(g *at.AutoScalingGroup) string {
 	for _, process := range suspendedProcesses(g) {
 		if process == "Launch" || process == "Terminate" || process == "AddToLoadBalancer" {
@@ -80,8 +77,8 @@ func refuseWarmPool(g *at.AutoScalingGroup) string {
 		withGroupOption("aws autoscaling delete-warm-pool", g))
 }
 
-// refuseProtected refuses groups that protect outdated instances from scale-in. AWS itself would
-// not refuse, since the protection does not apply to TerminateInstanceInAutoScalingGroup.
+// refuseProtected refuses groups that protect outdated instances from scale-in. AWS would terminate such instances, because the
+// protection does not apply to TerminateInstanceInAutoScalingGroup.
 func refuseProtected(g *at.AutoScalingGroup, instances []nodegroup.Instance) string {
 	var protected []string
 	for _, i := range instances {
@@ -100,7 +97,7 @@ func refuseProtected(g *at.AutoScalingGroup, instances []nodegroup.Instance) str
 	return which + ": " + shell.Command(withGroupOption("aws autoscaling set-instance-protection --no-protected-from-scale-in", g)+" --instance-ids", protected[:min(shown, len(protected))]...)
 }
 
-// withGroupOption appends the option that names the group to a command of the AWS CLI.
+// withGroupOption returns the command of the AWS CLI with the option that names the group.
 func withGroupOption(command string, g *at.AutoScalingGroup) string {
 	return command + " " + shell.Option("--auto-scaling-group-name", sdk.ToString(g.AutoScalingGroupName))
 }

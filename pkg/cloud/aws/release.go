@@ -10,14 +10,14 @@ import (
 	kt "github.com/aws/aws-sdk-go-v2/service/eks/types"
 )
 
-// imageSeries is a line of EKS-optimized images, with its public SSM parameters (EKS user guide,
-// "Retrieve recommended Amazon Linux AMI IDs"; Bottlerocket README, "Finding an AMI").
+// imageSeries contains the names of the public SSM parameters for one kind of EKS-optimized images (EKS user guide, "Retrieve
+// recommended Amazon Linux AMI IDs"; Bottlerocket README, "Finding an AMI").
 type imageSeries struct {
-	// folder is the path of the images of one Kubernetes version. newest is the recommended image
-	// in it, and exact is the image of one release. folder and exact are formats that take the
-	// Kubernetes version. exact also takes the release's date or, for Bottlerocket, the release.
+	// folder is the path of the images of one Kubernetes version. In the folder, newest is the recommended image, and exact is
+	// the image of one release. folder and exact are formats. Their first argument is the Kubernetes version. The second
+	// argument of exact is the release's date or, for Bottlerocket, the release.
 	folder, newest, exact string
-	// release is the parameter of an image that has its release.
+	// release is the name of the parameter that contains an image's release.
 	release string
 }
 
@@ -35,8 +35,8 @@ func bottlerocketSeries(variant, arch string) imageSeries {
 	}
 }
 
-// imageSeriesOf returns the series that EKS takes the images of an AMI type from. Its folder is empty if
-// the series is not known: for Windows no parameter has the release.
+// imageSeriesOf returns the series of an AMI type. If the series is not known, its folder is empty. Windows has no series,
+// because no parameter contains the release.
 func imageSeriesOf(t kt.AMITypes) imageSeries {
 	return map[kt.AMITypes]imageSeries{
 		kt.AMITypesAl2023X8664Standard: amazonLinuxSeries("amazon-linux-2023/x86_64/standard", "amazon-eks-node-al2023-x86_64-standard"),
@@ -62,16 +62,16 @@ func imageSeriesOf(t kt.AMITypes) imageSeries {
 
 func (s imageSeries) isKnown() bool { return s.folder != "" }
 
-// newestParameters returns the names of the parameters that have the release and the AMI of the
-// newest image for a Kubernetes version.
+// newestParameters returns the names of the parameters that contain the release and the AMI of the newest image for a
+// Kubernetes version.
 func (s imageSeries) newestParameters(kubernetes string) (release, image string) {
 	path := fmt.Sprintf(s.folder, kubernetes) + s.newest
 	return path + "/" + s.release, path + "/image_id"
 }
 
-// releaseParameters returns the names of the parameters that have the AMI of a release, and the
-// release which that AMI belongs to.
-func (s imageSeries) releaseParameters(kubernetes, release string) (image, of string) {
+// releaseParameters returns the names of two parameters: image contains the AMI of a release, and imageRelease contains the
+// release of that AMI.
+func (s imageSeries) releaseParameters(kubernetes, release string) (image, imageRelease string) {
 	build := release
 	if s.newest == "recommended" {
 		_, build, _ = strings.Cut(release, "-")
@@ -88,8 +88,8 @@ func isBottlerocket(t kt.AMITypes) bool { return strings.HasPrefix(string(t), "B
 // 1.33-2026.11.10 of Windows (the same), 1.50.0-fcf71a47 of Bottlerocket (its own version).
 var releasePattern = regexp.MustCompile(`^([0-9]+\.[0-9]+)(\.[0-9]+)?-[0-9a-f.]+$`)
 
-// kubernetesOfRelease returns the Kubernetes version in a release, "1.33", or ofGroup if the
-// release does not contain it.
+// kubernetesOfRelease returns the Kubernetes version in a release, "1.33". If the release does not contain it, the function
+// returns ofGroup.
 func kubernetesOfRelease(t kt.AMITypes, release, ofGroup string) string {
 	if found := releasePattern.FindStringSubmatch(release); found != nil && !isBottlerocket(t) {
 		return found[1]
@@ -97,8 +97,8 @@ func kubernetesOfRelease(t kt.AMITypes, release, ofGroup string) string {
 	return ofGroup
 }
 
-// kubeletOfRelease returns the kubelet's version as nodes report it: "v1.33.4", or "v1.33" if the
-// release contains no patch version.
+// kubeletOfRelease returns the kubelet version of a release as nodes report it: "v1.33.4", or "v1.33" if the release contains
+// no patch version.
 func kubeletOfRelease(t kt.AMITypes, release, kubernetes string) string {
 	found := releasePattern.FindStringSubmatch(release)
 	switch {

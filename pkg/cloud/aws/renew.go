@@ -11,10 +11,9 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// credentialRenewal repeats a request once, with new credentials, if AWS answers that the session
-// of the old ones has ended. The SDK asks for new credentials only when the old ones reach their
-// expiry time (aws/credential_cache.go), and a session may be ended earlier. The refused request
-// had no effect, so even requests that must have only one effect can be repeated.
+// credentialRenewal repeats a request once with new credentials if AWS answers that the session of the old credentials has
+// ended. The SDK renews credentials only at their expiry time (aws/credential_cache.go), but a session can end earlier. The
+// refused request had no effect, so every request can be repeated.
 type credentialRenewal struct{ *sdk.CredentialsCache }
 
 // addCredentialRenewal makes the clients of a configuration renew its credentials.
@@ -47,9 +46,9 @@ func (r credentialRenewal) HandleFinalize(ctx context.Context, in middleware.Fin
 	return next.HandleFinalize(ctx, in)
 }
 
-// renewCredentials reports whether there are other credentials now than the used ones. Credentials
-// of a profile or of the environment stay the same.
-func (r credentialRenewal) renewCredentials(ctx context.Context, used *sdk.Credentials) bool {
+// renewCredentials fetches new credentials unless another request has already done so. renewed is false if the credentials are
+// still the used ones, as with a profile or the environment.
+func (r credentialRenewal) renewCredentials(ctx context.Context, used *sdk.Credentials) (renewed bool) {
 	now, err := r.Retrieve(ctx)
 	if err == nil && sameSession(&now, used) {
 		r.Invalidate()

@@ -11,7 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// verdict is what AWS answers in advance about an action.
+// verdict is AWS's answer to whether the user may do an action.
 type verdict int
 
 const (
@@ -20,7 +20,7 @@ const (
 	denied
 )
 
-// rightCheck lists actions that an upgrade does on one resource, "" if its ARN is not known.
+// rightCheck lists actions that an upgrade does on one resource. The resource is "" if its ARN is not known.
 type rightCheck struct {
 	resource string
 	actions  []string
@@ -28,10 +28,9 @@ type rightCheck struct {
 	template string
 }
 
-// rightChecks lists the questions to IAM for an upgrade of the group, whose ARN is given. Policies
-// may be limited to resources, so each action is checked with the resource that AWS authorizes it
-// by. Machines and fleets do not exist yet. Policies can name them only by *, so the checks use any
-// ID (Service Authorization Reference, EC2).
+// rightChecks lists the actions for which to ask IAM before an upgrade of the group with the ARN. Policies may be limited to
+// resources, so each action is listed with the resource on which AWS checks it. New machines and fleets have no ID yet.
+// Policies can match them only by *, so the checks use an arbitrary ID (Service Authorization Reference, EC2).
 func rightChecks(group *nodegroup.Group, arn string) []rightCheck {
 	if group.Managed != nil {
 		return []rightCheck{{resource: arn, actions: []string{"eks:UpdateNodegroupVersion"}}}
@@ -63,11 +62,10 @@ func ec2ARN(group, resource string) string {
 	return arn.String()
 }
 
-// principalOf returns the IAM user or role whose policies apply to a caller: a user is its own
-// principal, and a session has the policies of its role. ok is false for the root user and for
-// federated users, whom IAM does not simulate (IAM API, SimulatePrincipalPolicy). The ARN of a
-// session does not contain the role's path. If the role has a path, IAM does not find the returned
-// role.
+// principalOf returns the IAM user or role whose policies apply to a caller. A user is its own principal, and a session has the
+// policies of its role. ok is false for the root user and for federated users, because IAM does not simulate them (IAM API,
+// SimulatePrincipalPolicy). The ARN of a session does not contain the role's path. If the role has a path, IAM does not find
+// the returned role.
 func principalOf(caller string) (principal string, ok bool) {
 	arn, _ := awsarn.Parse(caller) // zero if it is not an ARN
 	kind, rest, _ := strings.Cut(arn.Resource, "/")
@@ -83,10 +81,9 @@ func principalOf(caller string) (principal string, ok bool) {
 	}
 }
 
-// judgeSimulation reads from IAM's results whether the action is allowed on the resource. A refusal
-// is unverified if it depends on values that the simulation lacks and the request will have, such
-// as tags. It is also unverified if an organization's policies refuse, because IAM treats their
-// conditions as refusals (https://github.com/aws/aws-sdk/issues/102).
+// judgeSimulation returns the verdict of IAM's results about the action on the resource. If IAM refuses because the simulation
+// lacks values that the request will have, such as tags, the verdict is unverified. It is also unverified if an organization's
+// policies refuse, because IAM treats their conditions as refusals (https://github.com/aws/aws-sdk/issues/102).
 func judgeSimulation(results []it.EvaluationResult, action, resource string) verdict {
 	i := slices.IndexFunc(results, func(r it.EvaluationResult) bool { return strings.EqualFold(sdk.ToString(r.EvalActionName), action) })
 	if i < 0 {

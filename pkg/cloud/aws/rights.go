@@ -17,12 +17,12 @@ import (
 
 var _ cloud.Authorizer = (*Provider)(nil)
 
-// actionAddVersion is the action that an EC2 dry run can check.
+// actionAddVersion is the IAM action for adding a template version. An EC2 dry run checks it.
 const actionAddVersion = "ec2:CreateLaunchTemplateVersion"
 
-// CheckRights implements cloud.Authorizer. EC2 has a dry run for its only request, which adds a
-// template version for an AMI. Auto Scaling and EKS have no dry run, so IAM simulates the user's
-// policies. Permissions without an answer are unverified.
+// CheckRights implements cloud.Authorizer. The only request to EC2 that changes something adds a template version, and EC2 has
+// a dry run for it. Auto Scaling and EKS have no dry run, so IAM simulates the user's policies. Permissions without an answer
+// are unverified.
 func (p *Provider) CheckRights(ctx context.Context, group *nodegroup.Group) cloud.Rights {
 	var r cloud.Rights
 	if add := newVersionDryRun(group); add != nil {
@@ -50,8 +50,8 @@ func addVerdict(r *cloud.Rights, action string, v verdict) {
 	}
 }
 
-// newVersionDryRun returns the dry run of adding a version to the group's template, nil if the
-// upgrade uses an existing version.
+// newVersionDryRun returns the request for a dry run that adds a version to the group's template, nil if the upgrade uses an
+// existing version.
 func newVersionDryRun(group *nodegroup.Group) *ec2.CreateLaunchTemplateVersionInput {
 	to := wantedPointer(group)
 	if group.Managed != nil || to.Image == "" {
@@ -62,8 +62,7 @@ func newVersionDryRun(group *nodegroup.Group) *ec2.CreateLaunchTemplateVersionIn
 	}
 }
 
-// wantedPointer returns the wanted revision's pointer of an Auto Scaling group, zero if it cannot be
-// read.
+// wantedPointer returns the pointer of the group's wanted revision, zero if it cannot be decoded.
 func wantedPointer(group *nodegroup.Group) revisionPointer {
 	var to revisionPointer
 	if json.Unmarshal([]byte(group.Wanted.Spec), &to) != nil {
@@ -72,8 +71,7 @@ func wantedPointer(group *nodegroup.Group) revisionPointer {
 	return to
 }
 
-// judgeDryRun reads the answer to a dry run. EC2 answers with an error even if the action is
-// allowed.
+// judgeDryRun returns the verdict of EC2's answer to a dry run. The answer is an error even if the action is allowed.
 func judgeDryRun(err error) verdict {
 	switch answer, ok := errors.AsType[smithy.APIError](err); {
 	case ok && answer.ErrorCode() == "DryRunOperation":

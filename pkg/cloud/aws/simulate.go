@@ -11,8 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 )
 
-// simulationTimeout is how long IAM may take for all of its answers. Many private networks have no
-// endpoint of IAM, and a plan must not wait for it there.
+// simulationTimeout is how long IAM may take for all answers together. Many private networks cannot reach IAM, and a plan must
+// not wait there.
 const simulationTimeout = 5 * time.Second
 
 // policySimulator asks IAM what the user's own policies allow.
@@ -22,8 +22,8 @@ type policySimulator struct {
 	sts    *sts.Client
 }
 
-// simulate asks IAM which of the actions the user's own policies allow. Actions without an answer
-// are missing from the result. If IAM refuses to answer or cannot be reached, all are missing.
+// simulate asks IAM which of the actions the user's own policies allow. The result does not contain actions without an answer.
+// It is empty if IAM refuses to answer or cannot be reached.
 func (s *policySimulator) simulate(ctx context.Context, checks []rightCheck) map[string]verdict {
 	ctx, cancel := context.WithTimeout(ctx, simulationTimeout)
 	defer cancel()
@@ -42,7 +42,7 @@ func (s *policySimulator) simulate(ctx context.Context, checks []rightCheck) map
 		}
 		results, err := s.simulateActions(ctx, principal, check)
 		if _, invalid := errors.AsType[*it.InvalidInputException](err); invalid {
-			continue // IAM does not take these actions together; it may take others
+			continue // IAM does not accept these actions in one request; the next check may succeed
 		}
 		if err != nil {
 			return verdicts
@@ -58,8 +58,7 @@ func (s *policySimulator) simulate(ctx context.Context, checks []rightCheck) map
 // in all combinations. It also refuses a request whose actions are authorized by different
 // resources (InvalidInput, "require different authorization information").
 func (s *policySimulator) simulateActions(ctx context.Context, principal string, check rightCheck) ([]it.EvaluationResult, error) {
-	// Policies that limit users to some regions and launch templates are common, and both values
-	// are known.
+	// Many policies limit users to some regions and launch templates, so the request contains both values.
 	known := []it.ContextEntry{{
 		ContextKeyName: sdk.String("aws:RequestedRegion"), ContextKeyType: it.ContextKeyTypeEnumString, ContextKeyValues: []string{s.region},
 	}}

@@ -24,8 +24,7 @@ const (
 	defaultVersion = "$Default"
 )
 
-// refusedError is a reason not to upgrade a group, with the remedy. It becomes
-// nodegroup.Group.Refusal.
+// refusedError is the reason why a group cannot be upgraded, with the remedy. It becomes nodegroup.Group.Refusal.
 type refusedError string
 
 func (r refusedError) Error() string { return string(r) }
@@ -44,15 +43,15 @@ func newAbsentError(format string, args ...any) absentError {
 	return absentError{newRefusedError(format, args...)}
 }
 
-// isAbsent reports whether the error says that a target does not exist.
+// isAbsent reports whether the error means that a target does not exist.
 func isAbsent(err error) bool {
 	_, absent := errors.AsType[absentError](err)
 	return absent
 }
 
-// launchSourceOf reads the launch source that is written in the group: a launch configuration, a
-// launch template, or the base of a mixed instances policy with the overrides that differ from it.
-// It returns a refusedError if the group has none of these.
+// launchSourceOf returns the group's launch source as the group names it, with $Latest and $Default not resolved. The source is
+// a launch configuration, a launch template, or the base of a mixed instances policy with the overrides that differ from the
+// base. If the group has no source, launchSourceOf returns a refusedError.
 func launchSourceOf(g *at.AutoScalingGroup) (launchSource, error) {
 	var s launchSource
 	switch {
@@ -90,7 +89,7 @@ func (s *launchSource) addOverride(o at.LaunchTemplateOverrides) {
 	s.overrides = append(s.overrides, own)
 }
 
-// launchFromSpecification reads a specification; a version left out is $Default (EC2 Auto Scaling API,
+// launchFromSpecification converts a launch template specification. The default version is $Default (EC2 Auto Scaling API,
 // LaunchTemplateSpecification).
 func launchFromSpecification(s *at.LaunchTemplateSpecification) launch {
 	return launch{
@@ -99,8 +98,7 @@ func launchFromSpecification(s *at.LaunchTemplateSpecification) launch {
 	}
 }
 
-// templatesByAlias lists the templates that the source or the target uses by $Latest or $Default,
-// sorted.
+// templatesByAlias lists the IDs of the templates whose version the source or the target names by $Latest or $Default, sorted.
 func (s *launchSource) templatesByAlias(wish target) []string {
 	ids := map[string]bool{}
 	for _, l := range s.allLaunches() {
@@ -123,22 +121,23 @@ func usesLatestVersion(g *at.AutoScalingGroup, template string) bool {
 	return slices.ContainsFunc(s.allLaunches(), func(l *launch) bool { return l.template == template && l.written == latestVersion })
 }
 
-// launch is one way a group launches an instance, or the way an instance was launched.
+// launch is the template version or launch configuration from which a group launches an instance, or from which an instance was
+// launched.
 type launch struct {
 	configuration string
-	template      string // id
-	name          string // of the template
-	// written is the version as the group names it: a number, $Latest or $Default. It is "" after
-	// the version was resolved to a number.
+	template      string // the template's ID
+	name          string // the template's name
+	// written is the template version as the group names it: a number, $Latest or $Default. It is "" after resolveVersion has
+	// set version.
 	written string
 	version int64
-	// image is the AMI; empty when it is not known.
+	// image is the AMI, "" if it is not known.
 	image string
 }
 
 func (l launch) usesAlias() bool { return l.written == latestVersion || l.written == defaultVersion }
 
-// displayName names the launch for people: "workers:7", or "workers" without a version.
+// displayName returns the launch's name for people: "workers:7", or "workers" without a version.
 func (l launch) displayName() string {
 	switch {
 	case l.configuration != "":
@@ -150,26 +149,24 @@ func (l launch) displayName() string {
 	}
 }
 
-// launchSource is what a group launches from. At first it is as written in the group, later it is
-// resolved to numbers and images.
+// launchSource is what a group launches from. launchSourceOf returns it as the group names it. resolveVersions and fillImages
+// add the version numbers and the images.
 type launchSource struct {
 	base      launch
 	overrides []override
-	// imageOnly is true if the target is an AMI. Then only the image is compared and not the
-	// version number.
+	// imageOnly is true if the target is an AMI. In this case only the image is compared and not the version number.
 	imageOnly bool
 }
 
-// override is an entry of a mixed instances policy that has its own template or image. Its instance
-// type is empty if it names requirements instead.
+// override is an entry of a mixed instances policy that has its own template or image. Its instance type is empty if the entry
+// names instance requirements instead of a type.
 type override struct {
 	instanceType string
 	launch
 }
 
-// resolveVersions returns the source with version numbers in place of $Latest and $Default.
-// templates has at least the templates that the source names by an alias. It returns a refusedError
-// for a version that is not a number.
+// resolveVersions returns the source with version numbers in place of $Latest and $Default. templates must contain the
+// templates that templatesByAlias lists. resolveVersions returns an absentError for a version that is not a number.
 func (s launchSource) resolveVersions(templates map[string]et.LaunchTemplate) (launchSource, error) {
 	s.overrides = slices.Clone(s.overrides)
 	for _, l := range s.allLaunches() {
@@ -209,7 +206,7 @@ func (s *launchSource) allLaunches() []*launch {
 	return out
 }
 
-// target is what --to asks for. The zero value asks for the group's own source.
+// target is the value of --to for an Auto Scaling group. The zero value is the group's own source.
 type target struct {
 	version string
 	image   string
@@ -217,8 +214,8 @@ type target struct {
 
 var imageID = regexp.MustCompile(`^ami-[0-9a-z]+$`)
 
-// parseTarget reads --to: a template version (7, $Latest, $Default, or these without the
-// dollar sign in any case) or an AMI. Anything else is a refusedError.
+// parseTarget parses --to: a template version or an AMI. A version is a number, $Latest or $Default. The dollar sign may be
+// missing, and case does not matter. For any other text parseTarget returns an absentError.
 func parseTarget(text string) (target, error) {
 	switch strings.ToLower(strings.TrimPrefix(text, "$")) {
 	case "":
@@ -237,8 +234,8 @@ func parseTarget(text string) (target, error) {
 	return target{}, newAbsentError("--to=%s is neither a launch template version nor an AMI: use a value such as 7, $Latest, $Default or ami-0123456789abcdef0", text)
 }
 
-// withTarget returns the source that the group has after moving to the target. It returns a
-// refusedError if the target does not fit the group.
+// withTarget returns the source that the group will have after it has moved to the target. It returns a refusedError if the
+// group cannot use the target.
 func (s launchSource) withTarget(t target, templates map[string]et.LaunchTemplate) (launchSource, error) {
 	switch {
 	case t == target{}:
@@ -256,9 +253,9 @@ func (s launchSource) withTarget(t target, templates map[string]et.LaunchTemplat
 	return s, err
 }
 
-// revisionID returns an ID. Two sources have the same ID exactly if instances of one are current
-// for the other. The ID has the template version and image, "lt-0abc:7:ami-0123", or only the
-// template and image, "lt-0abc@ami-0123", if the target is an AMI.
+// revisionID returns the source's ID. It contains the template version and the image, "lt-0abc:7:ami-0123". If the target is an
+// AMI, it contains only the template and the image, "lt-0abc@ami-0123". If two sources have the same ID, instances of one
+// source are current for the other.
 func (s *launchSource) revisionID() string {
 	switch {
 	case s.base.configuration != "":
@@ -274,8 +271,7 @@ func (s *launchSource) revisionID() string {
 	return b.String()
 }
 
-// revisionName returns the name for people: "workers:7", or "workers@ami-0123" if the target is an
-// AMI.
+// revisionName returns the source's name for people: "workers:7", or "workers@ami-0123" if the target is an AMI.
 func (s *launchSource) revisionName() string {
 	if s.imageOnly && s.base.configuration == "" {
 		return cmp.Or(s.base.name, s.base.template) + "@" + s.base.image
@@ -283,17 +279,17 @@ func (s *launchSource) revisionName() string {
 	return s.base.displayName()
 }
 
-// revisionPointer is the JSON of nodegroup.Revision.Spec: everything that is needed to point a
-// group at a revision. It omits the templates of single instance types, because these never change.
+// revisionPointer is the JSON of nodegroup.Revision.Spec. It contains everything that is needed to point a group at a revision.
+// It omits the templates of overrides, because setting a revision does not change them.
 type revisionPointer struct {
 	LaunchConfiguration string `json:"launchConfiguration,omitempty"`
 	Template            string `json:"launchTemplate,omitempty"`
-	// Version is the number to point at; 0 with Image asks for a new version with that image.
+	// Version is the number of the template version. If Version is 0, setRevision adds a new version with Image.
 	Version int64  `json:"version,omitempty"`
 	Image   string `json:"image,omitempty"`
 }
 
-// describeRevision returns the source as a revision for package upgrade.
+// describeRevision converts the source to a revision for package upgrade.
 func (s *launchSource) describeRevision(images map[string]image) nodegroup.Revision {
 	p := revisionPointer{LaunchConfiguration: s.base.configuration, Template: s.base.template, Version: s.base.version}
 	if p.Version == 0 && s.base.configuration == "" {

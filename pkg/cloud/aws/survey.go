@@ -21,13 +21,11 @@ import (
 
 var _ cloud.Surveyor = (*Provider)(nil)
 
-// surveyLimit is the maximum number of instances and of activities that a survey reads, with one
-// request each.
+// surveyLimit is the maximum number of instances, and of activities, that a survey reads.
 const surveyLimit = 100
 
-// Survey implements cloud.Surveyor with one DescribeInstances, DescribeScalingActivities and
-// DescribeSubnets each. Auto Scaling keeps activities for six weeks. With an error Survey still
-// returns what it could read.
+// Survey implements cloud.Surveyor. It sends one DescribeInstances, one DescribeScalingActivities and one DescribeSubnets. Auto
+// Scaling keeps activities for six weeks. If a request fails, Survey returns the error and what it has read.
 func (p *Provider) Survey(ctx context.Context, group *nodegroup.Group) (cloud.Survey, error) {
 	var s cloud.Survey
 	if len(group.Instances) == 0 {
@@ -81,7 +79,7 @@ func (p *Provider) readSubnets(ctx context.Context, ids []string) ([]nodegroup.S
 	for _, s := range out.Subnets {
 		cidr, err := netip.ParsePrefix(sdk.ToString(s.CidrBlock))
 		if err != nil {
-			continue // an IPv6-only subnet does not run out
+			continue // an IPv6-only subnet does not run out of addresses
 		}
 		subnets = append(subnets, nodegroup.Subnet{Zone: sdk.ToString(s.AvailabilityZone), CIDR: cidr, Free: int(sdk.ToInt32(s.AvailableIpAddressCount))})
 	}
@@ -99,7 +97,7 @@ func launchTimes(machines []et.Instance) map[string]time.Time {
 	return at
 }
 
-// terminationDurations returns how long each successful termination among the activities took.
+// terminationDurations returns the duration of each successful termination among the activities.
 func terminationDurations(activities []at.Activity) []time.Duration {
 	var took []time.Duration
 	for _, a := range activities {

@@ -1,6 +1,5 @@
-// Package manual is the provider for clusters whose cloud this program does not support, or has no credentials for. Only node
-// labels decide which groups there are and which of their nodes are outdated. The user or another process adds and removes
-// machines.
+// Package manual is the provider for clusters whose cloud this program does not support or has no credentials for. Node labels
+// alone define the groups and their outdated nodes. The user or another process adds and removes machines.
 package manual
 
 import (
@@ -22,17 +21,17 @@ const providerName = "manual"
 
 // Options configure a Provider.
 type Options struct {
-	// Selector makes one group of all nodes it matches. If it is nil or matches everything, the nodes' own labels name their
-	// groups.
+	// Selector makes one group of all nodes that it matches. If Selector is nil or matches everything, the labels of the nodes
+	// name their groups.
 	Selector labels.Selector
-	// SelectorText is that group's name: the selector as the user typed it. If empty, it is Selector.String().
+	// SelectorText is the name of the selector's group: the selector as the user typed it. The default is Selector.String().
 	SelectorText string
-	// Current are the labels of a current node; a node that lacks one of them is outdated.
+	// Current contains the labels of a current node. A node that lacks one of these labels is outdated.
 	Current map[string]string
 	// ControlPlane allows control-plane nodes in groups.
 	ControlPlane bool
-	// UnsupportedService is the cloud service that knows more about the nodes but whose API this version does not use, such as "GKE". It is
-	// "" if there is none.
+	// UnsupportedService is the nodes' cloud service, such as "GKE", if this version does not use the API of that service.
+	// Otherwise it is "".
 	UnsupportedService string
 }
 
@@ -53,8 +52,8 @@ func New(o Options) *Provider {
 	return &Provider{options: o}
 }
 
-// groupLabels lists the labels whose value names a node's group. The first label that a node has decides. Labels of owners such
-// as Karpenter come first: an owner's node stays the owner's, whatever other labels it has.
+// groupLabels lists the labels whose value names a node's group. The first label that a node has is used. Labels of owners such
+// as Karpenter come first, because a node of an owner must not be put into another group.
 func groupLabels() []string {
 	return []string{
 		"karpenter.sh/nodepool",
@@ -68,8 +67,9 @@ func groupLabels() []string {
 	}
 }
 
-// defaultGroupName returns the node's group: from its labels or, without such a label, from its owner; "" for none. Groups that are named
-// after their owner are called KEY=VALUE, so that nobody mistakes them for groups that may be upgraded.
+// defaultGroupName returns the name of the node's group if there is no selector, "" for none. The name comes from the node's
+// labels or, without such a label, from its owner. A group of an owner is called KEY=VALUE, so that users do not mistake it for
+// a group that can be upgraded.
 func defaultGroupName(node *corev1.Node) string {
 	for _, key := range groupLabels() {
 		value := node.Labels[key]
@@ -105,7 +105,7 @@ func (p *Provider) Groups(_ context.Context, nodes []*corev1.Node) ([]nodegroup.
 	return groups, nil
 }
 
-// Observe implements cloud.Provider. It does not have the nodes, so it cannot tell whether the group has any. It returns
+// Observe implements cloud.Provider. It does not know the nodes, so it does not check whether the group has nodes. It returns
 // cloud.ErrNotFound for the empty name and, with a selector, for every name except SelectorText.
 func (p *Provider) Observe(_ context.Context, ref cloud.Ref) (nodegroup.Group, error) {
 	if ref.Name == "" || p.options.Selector != nil && ref.Name != p.options.SelectorText {
@@ -141,7 +141,7 @@ func (p *Provider) refusalReason(ref cloud.Ref) string {
 	return cmp.Or(owned, target, unknown)
 }
 
-// groupName returns the name of the node's group, "" for none.
+// groupName returns the name of the node's group, with or without a selector; "" for none.
 func (p *Provider) groupName(node *corev1.Node) string {
 	switch selector := p.options.Selector; {
 	case !p.options.ControlPlane && nodegroup.IsControlPlane(node):
@@ -155,7 +155,7 @@ func (p *Provider) groupName(node *corev1.Node) string {
 	}
 }
 
-// Belongs implements cloud.Provider. It uses the node's labels as they are now.
+// Belongs implements cloud.Provider. It uses the node's present labels.
 func (p *Provider) Belongs(group *nodegroup.Group, node *corev1.Node) bool {
 	name := p.groupName(node)
 	return name != "" && name == group.Name

@@ -1,5 +1,5 @@
-// Package recorded is the provider of a cluster that was saved to a file. It takes the groups from
-// labels, and derives from the nodes what a cloud would report about them.
+// Package recorded is the provider for a cluster that was saved to a file. It reads the groups from node labels. From the nodes
+// it derives the facts that a cloud would report.
 package recorded
 
 import (
@@ -21,9 +21,9 @@ const absentLabel = "kubectl-nodeupgrade/current"
 
 // Options configure a Provider.
 type Options struct {
-	// Options are the options of the groups. Without Current every node is outdated.
+	// Options configure the groups. Without Current every node is outdated.
 	manual.Options
-	// Provider is the name of the nodes' provider. If empty, the nodes' provider IDs decide.
+	// Provider is the name of the nodes' cloud provider. If Provider is empty, the provider IDs of the nodes are used.
 	Provider string
 	// Nodes are all nodes in the file.
 	Nodes []*corev1.Node
@@ -44,9 +44,9 @@ func New(o Options) *Provider {
 	return &Provider{manual.New(groups), o}
 }
 
-// Observe implements cloud.Provider. If all nodes of the group are machines of one cloud, it
-// describes a group of that cloud with exactly these nodes, which may launch in each of their
-// zones. Nodes that were written by hand get a provider ID.
+// Observe implements cloud.Provider. If all nodes of the group are machines of one cloud, Observe describes a group of that
+// cloud. The group has exactly these nodes, and it may launch machines in each of their zones. A node without a provider ID
+// gets one.
 func (p *Provider) Observe(ctx context.Context, ref cloud.Ref) (nodegroup.Group, error) {
 	g, err := p.Provider.Observe(ctx, cloud.Ref{Name: ref.Name})
 	if err != nil {
@@ -62,7 +62,7 @@ func (p *Provider) Observe(ctx context.Context, ref cloud.Ref) (nodegroup.Group,
 	return g, p.fillGroupFromNodes(&g, provider, own)
 }
 
-// wantedRevision returns the wanted revision: the user's name for it, and the kubelet version of
+// wantedRevision returns the wanted revision. Its name is the user's --to, and its Kubernetes version is the kubelet version of
 // the newest current node.
 func (p *Provider) wantedRevision(g *nodegroup.Group, to string, own []*corev1.Node) nodegroup.Revision {
 	wanted := g.Wanted
@@ -78,8 +78,7 @@ func (p *Provider) wantedRevision(g *nodegroup.Group, to string, own []*corev1.N
 	return wanted
 }
 
-// chooseProvider returns the provider that the user named, or else the provider that owns all of
-// the nodes.
+// chooseProvider returns the provider that the user named, or else the provider of all these nodes.
 func (p *Provider) chooseProvider(nodes []*corev1.Node) nodegroup.Info {
 	if p.options.Provider != "" {
 		return nodegroup.InfoOf(p.options.Provider)
@@ -92,8 +91,8 @@ func (p *Provider) chooseProvider(nodes []*corev1.Node) nodegroup.Info {
 	return nodegroup.Info{}
 }
 
-// fillGroupFromNodes adds what the provider would report about the group. It returns an error if a
-// node does not name its zone.
+// fillGroupFromNodes derives from the nodes what the provider would report about the group, and adds these facts. It returns an
+// error if the zone of a node is unknown.
 func (p *Provider) fillGroupFromNodes(g *nodegroup.Group, provider nodegroup.Info, own []*corev1.Node) error {
 	zones := map[string]bool{}
 	for _, node := range own {
@@ -101,7 +100,7 @@ func (p *Provider) fillGroupFromNodes(g *nodegroup.Group, provider nodegroup.Inf
 		if zone == "" {
 			return fmt.Errorf("node %q has no zone: add the label %s to it, or pass --provider=manual", node.Name, corev1.LabelTopologyZone)
 		}
-		if node.Spec.ProviderID == "" { // written by hand; Join needs the ID to find the instance
+		if node.Spec.ProviderID == "" { // a node that was written by hand; Join needs the ID to find the instance
 			node.Spec.ProviderID = provider.Scheme + "/" + zone + "/" + node.Name
 		}
 		zones[zone] = true
