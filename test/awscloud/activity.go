@@ -13,12 +13,12 @@ import (
 // activityTime is the format of times in the cause of a scaling activity.
 const activityTime = "2006-01-02T15:04:05Z"
 
-// causeSentence returns one sentence of a cause.
+// causeSentence returns one sentence for the cause of a scaling activity.
 func causeSentence(now time.Time, format string, args ...any) string {
 	return "At " + now.UTC().Format(activityTime) + " " + fmt.Sprintf(format, args...)
 }
 
-// requestUpdate records a scaling activity of the group and returns its id.
+// beginActivity adds a scaling activity in progress to the group and returns its id.
 func (r *region) beginActivity(g *group, now time.Time, description, cause string) string {
 	id := r.uuid()
 	g.activities = append(slices.Clip(g.activities), at.Activity{
@@ -35,13 +35,13 @@ func (r *region) beginActivity(g *group, now time.Time, description, cause strin
 	return id
 }
 
-// endActivity closes an activity: Successful, or Failed with a message.
+// endActivity sets an activity to Successful or, if failure is not "", to Failed.
 func (g *group) endActivity(id string, now time.Time, failure string) {
 	i := slices.IndexFunc(g.activities, func(a at.Activity) bool { return *a.ActivityId == id })
 	if i < 0 {
 		return
 	}
-	g.activities = slices.Clone(g.activities) // snapshots share the old one
+	g.activities = slices.Clone(g.activities) // views share the old slice
 	a := &g.activities[i]
 	a.EndTime, a.Progress, a.StatusCode = aws.Time(now), aws.Int32(100), at.ScalingActivityStatusCodeSuccessful
 	if failure != "" {
@@ -49,14 +49,15 @@ func (g *group) endActivity(id string, now time.Time, failure string) {
 	}
 }
 
-// recordFailedLaunch records a failed launch.
+// recordFailedLaunch adds a scaling activity for a failed launch.
 func (r *region) recordFailedLaunch(g *group, now time.Time, why string) {
 	why += " Launching EC2 instance failed."
 	id := r.beginActivity(g, now, "Launching a new EC2 instance.  Status Reason: "+why, g.takeCause())
 	g.endActivity(id, now, why)
 }
 
-// sortActivities lists activities as DescribeScalingActivities does: those in progress first, then the newest.
+// sortActivities returns activities in the order of DescribeScalingActivities: first those in progress, then the others, each
+// the newest first.
 func sortActivities(all []at.Activity) []at.Activity {
 	out := slices.Clone(all)
 	slices.Reverse(out)

@@ -29,9 +29,9 @@ func autoscalingOperations() map[string]operation {
 	}
 }
 
-// page returns the page of all that begins at the token, and the next token. size is the default page size, most the maximum for
-// MaxRecords.
-func page[T any](all []T, token *string, records *int32, size, most int32) ([]T, *string, error) {
+// page returns the part of all that begins at the token, and the token of the next page. size is the default page size. most is
+// the maximum for records, which is the request's MaxRecords.
+func page[T any](all []T, token *string, records *int32, size, most int32) (found []T, next *string, err error) {
 	if records != nil {
 		if *records < 1 || *records > most {
 			return nil, nil, validationError("1 validation error detected: Value '%d' at 'maxRecords' failed to satisfy constraint: Member must have value between 1 and %d", *records, most)

@@ -12,7 +12,7 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 )
 
-// groupToChange returns the group. It fails if only the group's operator may change it.
+// groupToChange returns the group for a request that changes it. It fails if only the group's operator may change the group.
 func (r *region) groupToChange(name *string) (*group, error) {
 	g, err := r.group(name)
 	if err != nil {
@@ -28,7 +28,7 @@ func (r *region) groupToChange(name *string) (*group, error) {
 	return g, nil
 }
 
-// checkGroupSizes refuses sizes that contradict each other.
+// checkGroupSizes returns an error if the desired size is not between minimum and maximum.
 func checkGroupSizes(minimum, maximum, desired int) error {
 	if maximum < minimum {
 		return validationError("Max bound, %d, must be greater than or equal to min bound, %d", maximum, minimum)
@@ -39,7 +39,7 @@ func checkGroupSizes(minimum, maximum, desired int) error {
 	return nil
 }
 
-// checkLaunchSource fails unless exactly one way to launch is given, and that one is valid.
+// checkLaunchSource returns an error unless exactly one of template, policy and launch configuration is given, and it is valid.
 func (r *region) checkLaunchSource(t *at.LaunchTemplateSpecification, m *at.MixedInstancesPolicy, config string) error {
 	if !exactlyOne(t != nil, m != nil, config != "") {
 		return validationError("Valid requests must contain either launchTemplate, LaunchConfigurationName, InstanceId or MixedInstancesPolicy parameter.")
@@ -85,8 +85,8 @@ func templatesUsed(t *at.LaunchTemplateSpecification, m *at.MixedInstancesPolicy
 	return out
 }
 
-// updateGroup carries out UpdateAutoScalingGroup. If DesiredCapacity is missing, it silently moves the desired capacity into the
-// new MinSize and MaxSize.
+// updateGroup carries out UpdateAutoScalingGroup. If the request has no DesiredCapacity, the desired capacity is moved between
+// the new MinSize and MaxSize.
 func (r *region) updateGroup(in *as.UpdateAutoScalingGroupInput, now time.Time) (*as.UpdateAutoScalingGroupOutput, error) {
 	g, err := r.groupToChange(in.AutoScalingGroupName)
 	if err != nil {
@@ -124,7 +124,7 @@ func valueOr(n int, with *int32) int {
 	return n
 }
 
-// unmodelledMember returns the name of a member that was sent and that updateGroup would ignore.
+// unmodelledMember returns the name of a member of the request that updateGroup does not model, "" if there is none.
 func unmodelledMember(in as.UpdateAutoScalingGroupInput) string {
 	v := reflect.ValueOf(in)
 	for i := range v.NumField() {
@@ -223,8 +223,8 @@ func (r *region) setInstanceProtection(in *as.SetInstanceProtectionInput, _ time
 	return &as.SetInstanceProtectionOutput{}, nil
 }
 
-// terminateInstance carries out TerminateInstanceInAutoScalingGroup, for one instance or for up to 100 of one group. Neither
-// scale-in protection nor a suspended Terminate process prevents it.
+// terminateInstance carries out TerminateInstanceInAutoScalingGroup, for one instance or for up to 100 instances of one group.
+// It ignores scale-in protection and a suspended Terminate process, as AWS does.
 func (r *region) terminateInstance(in *as.TerminateInstanceInAutoScalingGroupInput, now time.Time) (*as.TerminateInstanceInAutoScalingGroupOutput, error) {
 	ids := in.InstanceIds
 	switch {
@@ -253,7 +253,7 @@ func (r *region) terminateInstance(in *as.TerminateInstanceInAutoScalingGroupInp
 	return &as.TerminateInstanceInAutoScalingGroupOutput{Activities: activities}, nil
 }
 
-// groupOfInstances finds the one group that holds all the instances.
+// groupOfInstances returns the group that contains all the instances. It fails if there is no such group.
 func (r *region) groupOfInstances(ids []string, name *string) (*group, error) {
 	var g *group
 	for _, id := range ids {
@@ -269,7 +269,7 @@ func (r *region) groupOfInstances(ids []string, name *string) (*group, error) {
 	return g, nil
 }
 
-// terminateAll takes instances out of their group on request.
+// terminateAll terminates instances of the group. With decrement, it also lowers the desired capacity.
 func (r *region) terminateAll(g *group, ids []string, decrement bool, now time.Time) ([]at.Activity, error) {
 	less := 0
 	for _, id := range ids {
@@ -291,7 +291,7 @@ func (r *region) terminateAll(g *group, ids []string, decrement bool, now time.T
 	return out, nil
 }
 
-// ensureTerminating terminates an instance. If the instance is already terminating, its activity and its times do not change.
+// ensureTerminating terminates an instance, unless it is already terminating, and returns the activity of the termination.
 func (r *region) ensureTerminating(g *group, i instance, now time.Time, cause string) at.Activity {
 	if n := slices.IndexFunc(g.activities, func(a at.Activity) bool { return *a.ActivityId == i.activity }); !isLive(i) && n >= 0 {
 		return g.activities[n]

@@ -19,7 +19,7 @@ func (r *region) group(name *string) (*group, error) {
 	return g, nil
 }
 
-// describe returns the group without its instances, as the API shows it.
+// describe returns the group as the API shows it, without instances.
 func (g *group) describe() at.AutoScalingGroup {
 	out := at.AutoScalingGroup{
 		AutoScalingGroupName:             aws.String(g.name),
@@ -72,7 +72,7 @@ func (g *group) describe() at.AutoScalingGroup {
 	return out
 }
 
-// describeMembers shows instances as DescribeAutoScalingGroups does.
+// describeMembers returns the instances as DescribeAutoScalingGroups shows them.
 func describeMembers(members []instance) []at.Instance {
 	out := []at.Instance{}
 	for _, i := range members {
@@ -94,7 +94,7 @@ func describeMembers(members []instance) []at.Instance {
 	return out
 }
 
-// details shows an instance as DescribeAutoScalingInstances does, which writes the health status in capitals.
+// details returns the instance as DescribeAutoScalingInstances shows it, with the health status in capitals.
 func (i instance) details() at.AutoScalingInstanceDetails {
 	d := at.AutoScalingInstanceDetails{
 		AutoScalingGroupName: aws.String(i.group),
@@ -120,10 +120,11 @@ func (i instance) details() at.AutoScalingInstanceDetails {
 	return d
 }
 
-// emptyOrContains reports whether an optional list contains s. An empty list contains everything.
+// emptyOrContains reports whether the list is empty or contains s.
 func emptyOrContains(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
 
-// compileGroupFilters compiles the filters of DescribeAutoScalingGroups. A group must match each filter by one of the filter's values.
+// compileGroupFilters returns a function that reports whether a group matches all filters of DescribeAutoScalingGroups. A group
+// matches a filter if it matches one of the filter's values.
 func compileGroupFilters(filters []at.Filter) (func(group) bool, error) {
 	for _, f := range filters {
 		name := aws.ToString(f.Name)
@@ -149,7 +150,8 @@ func matchesTagFilter(tags map[string]string, name string, values []string) bool
 	return false
 }
 
-// compileActivityFilters compiles the ids and filters of DescribeScalingActivities.
+// compileActivityFilters returns a function that reports whether an activity matches the ids and filters of
+// DescribeScalingActivities.
 func compileActivityFilters(in *as.DescribeScalingActivitiesInput) (func(at.Activity) bool, error) {
 	tests := []func(at.Activity) bool{func(a at.Activity) bool {
 		return emptyOrContains(in.ActivityIds, *a.ActivityId)

@@ -15,8 +15,8 @@ type TargetGroupSpec struct {
 	Name    string
 	Account string // "" for the stand-in's own
 	IP      bool   // targets are IP addresses; otherwise instances
-	// Delay is how long a deregistered target drains. Said is the delay that the group's attribute shows: tests use seconds for
-	// minutes. If Said is zero, the attribute shows Delay in whole seconds.
+	// Delay is how long a deregistered target drains. ShownDelay is the delay that the group's attribute shows. It may be
+	// longer, so that tests can drain for seconds where AWS drains for minutes. The default is Delay.
 	Delay, ShownDelay time.Duration
 }
 
@@ -35,7 +35,7 @@ type targetGroup struct {
 	events  []TargetEvent
 }
 
-// requestedRevision is one registered or draining target.
+// target is one registered or draining target.
 type target struct {
 	id    string
 	port  int32
@@ -44,7 +44,7 @@ type target struct {
 
 func (t target) isDraining() bool { return !t.until.IsZero() }
 
-// AddTargetGroup creates a target group that a load balancer uses, and returns its ARN.
+// AddTargetGroup creates the target group of a load balancer and returns its ARN.
 func (c *Cloud) AddTargetGroup(s TargetGroupSpec) string {
 	if s.Account == "" {
 		s.Account = c.opts.Account
@@ -61,8 +61,8 @@ func (c *Cloud) AddTargetGroup(s TargetGroupSpec) string {
 	return arn
 }
 
-// RegisterTarget adds a target as a controller in the cluster does. The change is not in the request log. A registered target is
-// not changed.
+// RegisterTarget registers a target as a controller in the cluster does. The change is not in the request log. If the target is
+// already registered, nothing changes.
 func (c *Cloud) RegisterTarget(arn, id string) error {
 	return c.home.update(func(now time.Time) error { return c.home.balancers.changeTarget(arn, id, now, (*targetGroup).register) })
 }
@@ -74,7 +74,7 @@ func (c *Cloud) DeregisterTarget(arn, id string) error {
 	})
 }
 
-// Targets lists the registered targets of a target group by id, without those that drain.
+// Targets lists the ids of the registered targets of a target group. Draining targets are not included.
 func (c *Cloud) Targets(arn string) []string {
 	c.home.mu.Lock()
 	defer c.home.mu.Unlock()
@@ -104,17 +104,17 @@ func (c *Cloud) TargetEvents() []TargetEvent {
 // balancers are the target groups of a region, by ARN.
 type balancers struct{ groups map[string]*targetGroup }
 
-// changeTarget applies how to a target of the group with the ARN.
-func (b *balancers) changeTarget(arn, id string, now time.Time, how func(*targetGroup, target, time.Time)) error {
+// changeTarget calls change, which is register or deregister, for a target of the group with the ARN.
+func (b *balancers) changeTarget(arn, id string, now time.Time, change func(*targetGroup, target, time.Time)) error {
 	g, ok := b.groups[arn]
 	if !ok {
 		return errors.New("changing target " + id + " of " + arn + ": there is no such target group: add it with AddTargetGroup")
 	}
-	how(g, target{id: id, port: 80}, now)
+	change(g, target{id: id, port: 80}, now)
 	return nil
 }
 
-// callerOf returns the index of a target, or -1.
+// findTarget returns the index of a target, or -1.
 func (g *targetGroup) findTarget(id string, port int32) int {
 	return slices.IndexFunc(g.targets, func(t target) bool { return t.id == id && t.port == port })
 }
@@ -136,7 +136,7 @@ func (g *targetGroup) register(t target, now time.Time) {
 	g.recordEvent(t.id, "healthy", now)
 }
 
-// deregister starts to drain a target. It drains for the delay of its group.
+// deregister starts to drain a target, for the delay of its group.
 func (g *targetGroup) deregister(t target, now time.Time) {
 	if i := g.findTarget(t.id, t.port); i >= 0 && !g.targets[i].isDraining() {
 		g.targets[i].until = now.Add(g.spec.Delay)
@@ -157,7 +157,8 @@ func (b *balancers) removeDrained(now time.Time) {
 	}
 }
 
-// registerInstances registers the group's instances in service in the group's target groups.
+// registerInstances registers the instances of the Auto Scaling group that are in service in the target groups of the Auto
+// Scaling group.
 func (r *region) registerInstances(g *group, now time.Time) {
 	if len(g.spec.TargetGroupARNs) == 0 || g.isSuspended("AddToLoadBalancer") {
 		return
@@ -171,8 +172,8 @@ func (r *region) registerInstances(g *group, now time.Time) {
 	}
 }
 
-// deregisterInstance deregisters an instance from its group's target groups. It returns when the instance has drained in all of them, or zero
-// if it is in none.
+// deregisterInstance deregisters an instance from its group's target groups. drained is the time when all these target groups
+// will have drained the instance, zero if the instance is in none of them.
 func (r *region) deregisterInstance(g *group, i instance, now time.Time) (drained time.Time) {
 	for _, arn := range g.spec.TargetGroupARNs {
 		tg := r.balancers.groups[arn]
@@ -187,7 +188,7 @@ func (r *region) deregisterInstance(g *group, i instance, now time.Time) (draine
 	return drained
 }
 
-// healthStatus returns the target's health as the API describes it.
+// health returns the target's health as the API describes it.
 func (t target) health() *lt.TargetHealth {
 	if t.isDraining() {
 		return &lt.TargetHealth{State: lt.TargetHealthStateEnumDraining, Reason: lt.TargetHealthReasonEnumDeregistrationInProgress}

@@ -15,24 +15,24 @@ import (
 // AccessKey is the access key of the credentials in [Cloud.Env].
 const AccessKey = "AKIAIOSFODNN7EXAMPLE"
 
-// Caller is the owner of an access key, with the owner's policies.
+// Caller is the owner of an access key, with the IAM policies of the owner.
 type Caller struct {
 	// ARN is what GetCallerIdentity returns. Empty means the user upgrader.
 	ARN string
 	// Principal is the user or the role in IAM. Empty means ARN.
 	Principal string
-	// Policies are IAM policies as JSON. Actions that none of them allows are refused.
+	// Policies are IAM policies as JSON. An action is refused unless a policy allows it.
 	Policies [][]byte
 }
 
-// callerARN is a Caller as the stand-in stores it. It does not change.
+// caller is a Caller as the stand-in stores it. It does not change.
 type caller struct {
 	arn, principal string
 	policies       []policyDocument
-	limited        bool // by its policies; a caller without SetCaller may do everything
+	limited        bool // the policies apply; without SetCaller, the caller may do everything
 }
 
-// callerBook finds callers by their access keys.
+// callerBook stores callers by access key, and counts the actions that they use.
 type callerBook struct {
 	account string
 
@@ -42,15 +42,15 @@ type callerBook struct {
 	denied map[string]*denial        // by access key
 }
 
-// denial is an action that is refused after a number of uses, until Allow.
+// denial is an action that is refused after a number of uses, until StopDenying.
 type denial struct {
 	action  string
 	left    int
 	refused int
 }
 
-// SetCaller sets the owner of an access key and forgets the actions that the key has used. It fails if a policy is invalid or
-// needs something that is not modelled.
+// SetCaller sets the owner of an access key and clears the list of actions that the key has used. It fails if a policy is
+// invalid or is not modelled.
 func (c *Cloud) SetCaller(key string, who Caller) error {
 	in := caller{arn: cmp.Or(who.ARN, c.callers.defaultUser()), limited: true}
 	in.principal = cmp.Or(who.Principal, in.arn)
@@ -67,15 +67,15 @@ func (c *Cloud) SetCaller(key string, who Caller) error {
 	return nil
 }
 
-// Deny refuses an action to an access key as an explicit deny in a policy does, once the key has used the action that many more
-// times. A key has at most one denial.
+// Deny makes the stand-in refuse an action to an access key, as an explicit deny in a policy does. The key can use the action
+// the given number of times before the first refusal. A second Deny replaces the first.
 func (c *Cloud) Deny(key, action string, after int) {
 	c.callers.mu.Lock()
 	defer c.callers.mu.Unlock()
 	c.callers.denied[key] = &denial{action: action, left: after}
 }
 
-// StopDenying ends the denial that Deny began, and returns how many requests it refused.
+// StopDenying ends the effect of Deny, and returns how many requests were refused.
 func (c *Cloud) StopDenying(key string) (refused int) {
 	c.callers.mu.Lock()
 	defer c.callers.mu.Unlock()
@@ -86,15 +86,15 @@ func (c *Cloud) StopDenying(key string) (refused int) {
 	return refused
 }
 
-// UseCounts returns how often an access key has used each action so far. UsedActions says which actions count.
+// UseCounts returns how often an access key has used each action so far. See UsedActions for the actions that are counted.
 func (c *Cloud) UseCounts(key string) map[string]int {
 	c.callers.mu.Lock()
 	defer c.callers.mu.Unlock()
 	return maps.Clone(c.callers.used[key])
 }
 
-// applyDenial reports whether the key's denial refuses the action. If not, it counts the use.
-func (b *callerBook) applyDenial(key, action string) bool {
+// applyDenial reports whether the key's denial refuses the action, and counts the use or the refusal.
+func (b *callerBook) applyDenial(key, action string) (refused bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	d := b.denied[key]
@@ -109,8 +109,8 @@ func (b *callerBook) applyDenial(key, action string) bool {
 	return true
 }
 
-// UsedActions lists by name the actions that policies had to allow an access key so far: those of its requests and those that AWS
-// requires in addition. A dry run uses none.
+// UsedActions lists the actions that an access key has needed so far, sorted by name. A request needs its own action and those
+// that AWS requires in addition. A dry run does not count.
 func (c *Cloud) UsedActions(key string) []string {
 	c.callers.mu.Lock()
 	defer c.callers.mu.Unlock()
@@ -129,8 +129,8 @@ func (b *callerBook) callerOf(key string) caller {
 	return caller{arn: b.defaultUser(), principal: b.defaultUser()}
 }
 
-// byPrincipal returns the caller with that name in IAM.
-func (b *callerBook) byPrincipal(arn string) (caller, bool) {
+// byPrincipal returns the caller whose user or role in IAM has the ARN. ok is false if there is none.
+func (b *callerBook) byPrincipal(arn string) (who caller, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, who := range b.known {
@@ -141,7 +141,8 @@ func (b *callerBook) byPrincipal(arn string) (caller, bool) {
 	return caller{arn: arn, principal: arn}, arn == b.defaultUser()
 }
 
-// authorize refuses a request that the caller's policies do not allow, and records the actions that it uses.
+// authorize returns an error for a request that the caller's policies do not allow. Otherwise it counts the actions that the
+// request uses.
 func (b *callerBook) authorize(key string, rec Request, todo call, resources resourceNames) *apiError {
 	who := b.callerOf(key)
 	if !who.limited {
@@ -171,8 +172,8 @@ func (b *callerBook) authorize(key string, rec Request, todo call, resources res
 	return nil
 }
 
-// decide evaluates the caller's policies.
-func (c caller) decide(action, resource string, known map[string][]string) (iamtypes.PolicyEvaluationDecisionType, []string) {
+// decide evaluates the caller's policies. missing lists the condition keys without a known value.
+func (c caller) decide(action, resource string, known map[string][]string) (decision iamtypes.PolicyEvaluationDecisionType, missing []string) {
 	if !c.limited {
 		return iamtypes.PolicyEvaluationDecisionTypeAllowed, nil
 	}
@@ -183,14 +184,14 @@ func (c caller) decide(action, resource string, known map[string][]string) (iamt
 	return decidePolicies(c.policies, q)
 }
 
-// neededAction is an action that a request needs. Requests that only read are authorized on all resources.
+// neededAction is an action that a request needs on a resource. For requests that only read, the resource is *.
 type neededAction struct {
 	service, action, resource string
 	template                  string // the launch template for which Auto Scaling needs the action
 }
 
-// neededActions returns the actions that a request needs. Requests to STS need none. Launches of an Auto Scaling group go through
-// a fleet. A caller that sets a group's template must be allowed to launch from it.
+// neededActions returns the actions that a request needs. Requests to STS need no action. LaunchInstances also needs
+// ec2:CreateFleet. A request that sets a group's template also needs ec2:RunInstances with that template.
 func neededActions(service string, todo call, resources resourceNames) []neededAction {
 	if service == "sts" {
 		return nil
@@ -235,14 +236,14 @@ func (n neededAction) refusal(who caller, d iamtypes.PolicyEvaluationDecisionTyp
 	return e
 }
 
-// accessKeyOf reads the access key from a signature. See credentialScope.
+// accessKeyOf reads the access key from an Authorization header. See credentialScope.
 func accessKeyOf(authorization string) string {
 	rest := strings.TrimPrefix(authorization, "AWS4-HMAC-SHA256 Credential=")
 	key, _, _ := strings.Cut(rest, "/")
 	return key
 }
 
-// callerContext is what operations about callers read from their context.
+// callerContext is the value in a request's context from which operations about callers read the caller.
 type callerContext struct {
 	book *callerBook
 	who  caller
@@ -260,15 +261,15 @@ func callerFrom(ctx context.Context) callerContext {
 	return a
 }
 
-// resourceNames returns the names in policies of the resources that requests change.
+// resourceNames returns the ARNs of the resources that requests change, as policies name them.
 type resourceNames struct {
 	account, place string
-	// groupOfInstances is the group that an instance is in, "" for none.
+	// groupOf returns the name of the group that contains an instance, "" for none.
 	groupOf func(instance string) string
 }
 
-// changedBy returns the resource that the request changes, "" if it is not known. The ID in the name of an Auto Scaling group is
-// a placeholder.
+// changedBy returns the ARN of the resource that the request changes, "" if it is not known. The IDs in the ARNs of Auto
+// Scaling groups and node groups are placeholders.
 func (n resourceNames) changedBy(service string, todo call) string {
 	group := cmp.Or(todo.params["AutoScalingGroupName"], n.groupOf(todo.params["InstanceId"]))
 	switch {
@@ -287,7 +288,7 @@ func (n resourceNames) templateARN(id string) string {
 	return "arn:aws:ec2:" + n.place + ":" + n.account + ":launch-template/" + id
 }
 
-// resourceNames returns the resource names of a region.
+// resourceNames returns the resource names for requests to a region.
 func (c *Cloud) resourceNames(place string) resourceNames {
 	return resourceNames{account: c.opts.Account, place: place, groupOf: func(instance string) string {
 		r := c.regionFor(place)

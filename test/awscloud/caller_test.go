@@ -40,7 +40,8 @@ func allowStatement(actions string) string {
 	return `{"Effect": "Allow", "Action": ` + actions + `, "Resource": "*"}`
 }
 
-// TestRequestsWithoutPermissionAreDenied sends each service a request that no policy allows, and reads the refusal through the SDK.
+// TestRequestsWithoutPermissionAreDenied sends each service a request that no policy allows, and checks the error that the SDK
+// returns.
 func TestRequestsWithoutPermissionAreDenied(t *testing.T) {
 	c, _ := start(t, awscloud.Options{})
 	setPolicies(t, c, awscloud.Caller{}, allowStatement(`"sts:*"`))
@@ -115,7 +116,8 @@ func TestOnlyAllowedActionsAreRecordedAsUsed(t *testing.T) {
 	}
 }
 
-// TestSimulatePrincipalPolicyFollowsPolicies simulates the policies that also limit requests, page by page.
+// TestSimulatePrincipalPolicyFollowsPolicies checks that the simulation uses the same policies as the authorization of
+// requests, and that its answer has pages.
 func TestSimulatePrincipalPolicyFollowsPolicies(t *testing.T) {
 	c, _ := start(t, awscloud.Options{})
 	const resource, other = "arn:aws:ec2:us-east-1:123456789012:instance/i-0", "arn:aws:ec2:us-east-1:123456789012:instance/i-1"

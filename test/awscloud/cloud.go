@@ -28,7 +28,7 @@ type Cloud struct {
 	done    sync.WaitGroup
 }
 
-// Start starts a stand-in with no resources on a free port of the loopback interface. Stop ends it.
+// Start starts a stand-in without resources on a free port of the loopback interface. Call Stop to end it.
 func Start(o Options) (*Cloud, error) {
 	o = o.withDefaults()
 	if len(o.Region) < 4 {
@@ -56,7 +56,7 @@ func Start(o Options) (*Cloud, error) {
 	return c, nil
 }
 
-// runTicker runs the groups' periodic work until the stand-in stops.
+// runTicker updates instances and groups periodically until the stand-in stops.
 func (c *Cloud) runTicker() {
 	t := time.NewTicker(c.opts.Tick)
 	defer t.Stop()
@@ -70,11 +70,12 @@ func (c *Cloud) runTicker() {
 	}
 }
 
-// Stop waits for requests in progress, closes all connections and returns when nothing of the stand-in runs any more.
+// Stop stops the stand-in. It ends the requests in progress, closes all connections and waits until all goroutines of the
+// stand-in have returned.
 func (c *Cloud) Stop() {
 	c.cancel()
-	// A client may keep a connection busy. It is closed after two seconds anyway. http.Server.Shutdown would also wait for
-	// connections on which no request has come yet (https://go.dev/issue/22682).
+	// All connections are closed after two seconds, because a client may keep a connection busy. http.Server.Shutdown would
+	// also wait for connections on which no request has come yet (https://go.dev/issue/22682).
 	late := time.AfterFunc(2*time.Second, c.server.CloseClientConnections)
 	defer late.Stop()
 	c.server.Close()
@@ -82,7 +83,7 @@ func (c *Cloud) Stop() {
 	c.done.Wait()
 }
 
-// URL is the endpoint of every service.
+// URL returns the endpoint of every service.
 func (c *Cloud) URL() string { return c.url }
 
 // Env returns the environment, as KEY=VALUE, for a program that uses an AWS SDK or the AWS CLI. With it, the program talks only
@@ -101,7 +102,7 @@ func (c *Cloud) Env() []string {
 	}
 }
 
-// GroupStatus is the current state of a group. The describe calls may show an older state.
+// GroupStatus is the current state of a group. With Options.DescribeLag, the describe calls show an older state.
 type GroupStatus struct {
 	Name              string
 	Min, Max, Desired int
@@ -121,7 +122,7 @@ type InstanceStatus struct {
 	Stopped         bool // the machine and its kubelet have stopped
 }
 
-// Group returns the state of a group. It fails if no group has that name.
+// Group returns the state of a group. It fails if the group does not exist.
 func (c *Cloud) Group(name string) (GroupStatus, error) {
 	c.home.mu.Lock()
 	defer c.home.mu.Unlock()
@@ -152,14 +153,14 @@ func (r *region) status(name string) (GroupStatus, error) {
 	return s, nil
 }
 
-// Timeline lists the sizes a group has had, oldest first; nothing for an unknown group.
+// Timeline lists the sizes that a group has had, oldest first. For an unknown group the list is empty.
 func (c *Cloud) Timeline(name string) []Size {
 	c.home.mu.Lock()
 	defer c.home.mu.Unlock()
 	return slices.Clone(c.home.timelines[name])
 }
 
-// WaitForGroup calls ok after every change of the group and returns when ok returns true. It fails if ctx ends first or the group is
+// WaitForGroup calls ok after every change and returns when ok returns true. It fails if ctx ends first or the group is
 // unknown.
 func (c *Cloud) WaitForGroup(ctx context.Context, name string, ok func(GroupStatus) bool) error {
 	for {
@@ -184,5 +185,5 @@ func (c *Cloud) WaitForGroup(ctx context.Context, name string, ok func(GroupStat
 // Requests lists every request so far, in the order in which they were answered.
 func (c *Cloud) Requests() []Request { return c.log.all() }
 
-// HostErrors lists the calls of the NodeHost that failed for good.
+// HostErrors lists the errors of NodeHost calls that failed even after all retries.
 func (c *Cloud) HostErrors() []error { return c.hosts.errors() }

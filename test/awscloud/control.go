@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// SetDesired changes a group's desired capacity as an autoscaler or another user would. It is not in the request log. It fails as
-// SetDesiredCapacity does.
+// SetDesired changes a group's desired capacity as an autoscaler or another user would. The change is not in the request log.
+// It fails with the errors of SetDesiredCapacity.
 func (c *Cloud) SetDesired(group string, n int) error {
 	return c.home.update(func(now time.Time) error { return c.home.setDesired(group, n, now) })
 }
 
-// KillInstance stops a machine without its group, as a spot interruption or a hardware failure does. The group notices after
+// KillInstance stops a machine as a spot interruption or a hardware failure does. The group notices it after
 // Options.HealthCheck.
 func (c *Cloud) KillInstance(id string) error {
 	return c.home.update(func(now time.Time) error {
@@ -24,8 +24,8 @@ func (c *Cloud) KillInstance(id string) error {
 	})
 }
 
-// LimitCapacity lets a zone launch n more instances; every further launch there fails with
-// InsufficientInstanceCapacity. A negative n lifts the limit.
+// LimitCapacity limits a zone to n more launches. Every further launch fails with InsufficientInstanceCapacity. A negative n
+// removes the limit.
 func (c *Cloud) LimitCapacity(zone string, n int) {
 	_ = c.home.update(func(time.Time) error {
 		c.home.launchLimits[zone] = n
@@ -37,7 +37,7 @@ func (c *Cloud) LimitCapacity(zone string, n int) {
 }
 
 // ReplaceRootVolume gives a running instance another image, as an instance refresh with strategy ReplaceRootVolume does. The
-// launch template version does not change, and the group shows the image.
+// instance keeps its launch template version, and the group shows the new image.
 func (c *Cloud) ReplaceRootVolume(id, image string) error {
 	return c.home.update(func(time.Time) error {
 		i, ok := c.home.instances[id]
@@ -63,7 +63,7 @@ func (c *Cloud) Protect(id string, on bool) error {
 	})
 }
 
-// SetDefaultVersion sets the version that $Default means for a template.
+// SetDefaultVersion sets the $Default version of a template.
 func (c *Cloud) SetDefaultVersion(template string, version int) error {
 	return c.home.update(func(time.Time) error {
 		t, ok := c.home.findTemplate(template, "")

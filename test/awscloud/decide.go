@@ -7,12 +7,12 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 )
 
-// isLive reports whether an instance counts towards its group's capacity: Pending and InService do, Terminating does not.
+// isLive reports whether an instance counts towards its group's capacity. Pending and InService instances count.
 func isLive(i instance) bool {
 	return !i.left && (i.state == at.LifecycleStatePending || i.state == at.LifecycleStateInService)
 }
 
-// totalUnits adds up the capacity of instances: one each, or their weights in a weighted group.
+// totalUnits returns the capacity of the instances: their number or, in a weighted group, the sum of their weights.
 func totalUnits(members []instance) int {
 	n := 0
 	for _, i := range members {
@@ -30,10 +30,10 @@ func countByZone(members []instance) map[string]int {
 	return n
 }
 
-// chooseLaunchZone returns the zone of the next instance: the zone with the fewest instances, and the earlier zone on a tie. It returns
-// false if every zone is blocked. (Auto Scaling user guide, "Auto Scaling group Availability Zone distribution", balanced best
-// effort.)
-func chooseLaunchZone(zones []string, load map[string]int, blocked map[string]bool) (string, bool) {
+// chooseLaunchZone returns the zone for the next launch: the zone with the fewest instances, or the first of several such
+// zones. ok is false if every zone is blocked. (Auto Scaling user guide, "Auto Scaling group Availability Zone distribution",
+// balanced best effort.)
+func chooseLaunchZone(zones []string, load map[string]int, blocked map[string]bool) (zone string, ok bool) {
 	best := ""
 	for _, z := range zones {
 		if !blocked[z] && (best == "" || load[z] < load[best]) {
@@ -43,11 +43,12 @@ func chooseLaunchZone(zones []string, load map[string]int, blocked map[string]bo
 	return best, best != ""
 }
 
-// nextToTerminate returns the instance that a shrinking group terminates by the default termination policy. Among the zones with an
-// unprotected instance, it takes one with the most instances. There it prefers an instance with a launch configuration, then the
-// oldest launch template version, then the longest running instance. The last rule stands for the nearest billing hour. It
-// returns false if every instance is protected. (Auto Scaling user guide, "Configure termination policies".)
-func nextToTerminate(members []instance) (instance, bool) {
+// nextToTerminate returns the instance that a shrinking group terminates next by the default termination policy. It first
+// chooses the zone with the most instances among the zones with an unprotected instance. In this zone it prefers an instance
+// with a launch configuration, then the oldest launch template version, then the longest running instance. The last rule
+// replaces AWS's rule of the nearest billing hour. ok is false if every instance is protected. (Auto Scaling user guide,
+// "Configure termination policies".)
+func nextToTerminate(members []instance) (i instance, ok bool) {
 	free := slices.DeleteFunc(slices.Clone(members), func(i instance) bool { return i.protected })
 	if len(free) == 0 {
 		return instance{}, false
@@ -58,8 +59,8 @@ func nextToTerminate(members []instance) (instance, bool) {
 	}), true
 }
 
-// surplusInstances lists the instances that a group terminates to reach desired units. A pending instance that AZRebalance launched does
-// not count: the group launches before it terminates.
+// surplusInstances lists the instances that a group terminates to shrink to the desired capacity. A pending instance that
+// AZRebalance launched does not count, because AZRebalance terminates an instance only after the new one is in service.
 func surplusInstances(members []instance, desired int) []instance {
 	var out []instance
 	members = slices.Clone(members)
@@ -80,8 +81,9 @@ func surplusInstances(members []instance, desired int) []instance {
 	}
 }
 
-// chooseRebalanceZones returns the zones between which AZRebalance moves an instance: from the fullest to the emptiest that is not
-// blocked. It returns false unless they differ by more than one and the full zone has an instance that is not protected.
+// chooseRebalanceZones returns the zones between which AZRebalance moves an instance. from is the fullest zone with an
+// unprotected instance. to is the emptiest zone that is not blocked. ok is false unless from has at least two more instances
+// than to.
 func chooseRebalanceZones(zones []string, members []instance, blocked map[string]bool) (from, to string, ok bool) {
 	n := countByZone(members)
 	free := countByZone(slices.DeleteFunc(slices.Clone(members), func(i instance) bool { return i.protected }))
@@ -94,5 +96,6 @@ func chooseRebalanceZones(zones []string, members []instance, blocked map[string
 	return from, to, ok && from != "" && n[from]-n[to] > 1
 }
 
-// maxDuringRebalance returns how many units a rebalancing group may reach: 10 percent above its maximum, at least one.
+// maxDuringRebalance returns the maximum capacity of a group during AZRebalance: its maximum size plus 10 percent, but at least
+// plus one.
 func maxDuringRebalance(maximum int) int { return maximum + max(1, maximum/10) }

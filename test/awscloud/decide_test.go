@@ -13,9 +13,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// parseInstances makes instances from words "zone[version][marks]". For example, a2p is an instance in zone a, of template version 2,
-// that is protected. The mark n is an instance that AZRebalance launched and that is still pending. The ids are the words with
-// their index.
+// parseInstances returns one instance for each word "zone[version][marks]" of the text. For example, a2p is a protected
+// instance of template version 2 in zone a. The mark n stands for a pending instance that AZRebalance launched. The id of an
+// instance is its word and its index.
 func parseInstances(text string) []instance {
 	var out []instance
 	for n, word := range strings.Fields(text) {
@@ -120,8 +120,9 @@ func TestRebalanceZones(t *testing.T) {
 	}
 }
 
-// TestShrinkingGroupKeepsProtectedInstances checks that a shrinking group never goes below its desired capacity and never terminates a protected
-// instance. It never takes an instance from a zone while a fuller zone has an unprotected one.
+// TestShrinkingGroupKeepsProtectedInstances checks three rules for a shrinking group. It never goes below its desired capacity.
+// It never terminates a protected instance. It never terminates an instance in a zone while a fuller zone has an unprotected
+// instance.
 func TestShrinkingGroupKeepsProtectedInstances(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.StringMatching(`[abc][0-3]p?w?`)

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// ec2Operation is one action of EC2. EC2 has its own query protocol, with its own names and lists of <item>. The SDK's structs do
-// not contain these names, so requests and answers are coded by hand.
+// ec2Operation is one action of EC2. EC2's query protocol has other names than the SDK's structs, and lists of <item>. So
+// requests and answers of EC2 are decoded and encoded by hand.
 type ec2Operation struct {
 	mutating bool
-	takes    []string // parameters, without numbers and anything after them
+	takes    []string // accepted parameters, without the numbers of list elements
 	run      func(*region, ec2Form, time.Time) (ec2Answer, error)
 }
 
@@ -78,7 +78,7 @@ func dryRunError() *apiError {
 	return &apiError{Code: "DryRunOperation", Message: "Request would have succeeded, but DryRun flag is set.", Status: http.StatusPreconditionFailed}
 }
 
-// ec2Answer is an answer to any operation: one element, and a token if there is another page.
+// ec2Answer is the answer to an operation: one element, and a token if there is another page.
 type ec2Answer struct {
 	RequestID string `xml:"requestId"`
 	Content   any    // has its own element name
@@ -102,10 +102,10 @@ func (p ec2Protocol) fault(e *apiError, requestID string) response {
 	return response{contentType: "text/xml;charset=UTF-8", body: []byte(body)}
 }
 
-// ec2Form holds the parameters of a request: Name, Name.1, Filter.1.Value.2.
+// ec2Form contains the parameters of a request: Name, Name.1, Filter.1.Value.2.
 type ec2Form map[string]string
 
-// listUpdateIDs reads Name.1, Name.2 and so on.
+// list returns the values of Name.1, Name.2 and so on.
 func (f ec2Form) list(name string) []string {
 	var out []string
 	for i := 1; ; i++ {
@@ -117,7 +117,7 @@ func (f ec2Form) list(name string) []string {
 	}
 }
 
-// number reads an integer; 0 when it is absent.
+// number returns an integer parameter, 0 if it is missing.
 func (f ec2Form) number(name string) (int, error) {
 	text, ok := f[name]
 	if !ok {
@@ -130,7 +130,7 @@ func (f ec2Form) number(name string) (int, error) {
 	return n, nil
 }
 
-// ec2Filter is one filter: a name and values. One value must match.
+// ec2Filter is one filter with a name and values. It matches if one value matches.
 type ec2Filter struct {
 	name   string
 	values []string
@@ -148,8 +148,8 @@ func (f ec2Form) filters() []ec2Filter {
 	}
 }
 
-// matchesFilters reports whether the attributes of a resource match all filters. "tag:K" and "tag-key" match its tags. A filter on an
-// unknown attribute is refused.
+// matchesFilters reports whether the attributes and tags of a resource match all filters. The filters "tag:K" and "tag-key"
+// match tags. A filter on an unknown attribute is an error.
 func matchesFilters(filters []ec2Filter, attributes, tags map[string]string) (bool, error) {
 	for _, f := range filters {
 		if f.name == "tag-key" || strings.HasPrefix(f.name, "tag:") {
@@ -169,8 +169,9 @@ func matchesFilters(filters []ec2Filter, attributes, tags map[string]string) (bo
 	return true, nil
 }
 
-// ec2Page returns a page of MaxResults, which must be from least to most. Without MaxResults it returns everything.
-func ec2Page[T any](all []T, form ec2Form, least, most int) ([]T, string, error) {
+// ec2Page returns the requested page of all, with at most MaxResults elements, and the token of the next page. MaxResults must
+// be from least to most. Without MaxResults the page contains everything.
+func ec2Page[T any](all []T, form ec2Form, least, most int) (found []T, next string, err error) {
 	size, err := form.number("MaxResults")
 	switch {
 	case err != nil:

@@ -42,7 +42,7 @@ type ec2Reservations struct {
 	Reservations []ec2Reservation `xml:"item"`
 }
 
-// powerState returns the state with EC2's number and name.
+// powerState returns the EC2 state, with its code and name, for a power.
 func powerState(p power) ec2State {
 	switch p {
 	case powerPending:
@@ -85,7 +85,7 @@ func (r *region) describeInstances(form ec2Form, now time.Time) (ec2Answer, erro
 	return ec2Answer{Content: ec2Reservations{Reservations: out}, NextToken: next}, err
 }
 
-// visibleInstances lists the instances that EC2 already shows and still shows.
+// visibleInstances lists the instances that EC2 shows. New instances are hidden for Options.NewInstanceHidden.
 func (r *region) visibleInstances(now time.Time) []ec2Instance {
 	var out []ec2Instance
 	for _, i := range r.laggedView().instances {
@@ -119,7 +119,7 @@ func checkInstanceIDs(ids []string, visible []ec2Instance) error {
 	return clientError("InvalidInstanceID.NotFound", "The instance IDs '%s' do not exist", strings.Join(missing, ", "))
 }
 
-// describeInstance shows an instance with the tags that its group puts on it.
+// describeInstance returns an instance as EC2 shows it, with the tags that its group sets.
 func (r *region) describeInstance(i instance) ec2Instance {
 	tags := map[string]string{"aws:autoscaling:groupName": i.group}
 	if g := r.groups[i.group]; g != nil {
@@ -144,7 +144,7 @@ func (r *region) describeInstance(i instance) ec2Instance {
 	return out
 }
 
-// attributes returns the attributes that filters can match.
+// attributes returns the values that filters can match, by the name of the filter.
 func (i ec2Instance) attributes() map[string]string {
 	return map[string]string{
 		"instance-id": i.InstanceID, "image-id": i.ImageID, "instance-state-name": i.State.Name,
@@ -206,7 +206,7 @@ func (r *region) describeImages(form ec2Form, _ time.Time) (ec2Answer, error) {
 	return ec2Answer{Content: ec2Images{Images: out}, NextToken: next}, err
 }
 
-// describeImage shows an image as one of the EKS optimized AMIs, whose names carry the Kubernetes version.
+// describeImage returns an image as EC2 shows an EKS optimized AMI, whose name contains the Kubernetes version.
 func describeImage(i image) ec2Image {
 	version := strings.Split(strings.TrimPrefix(i.kubelet, "v"), ".")
 	return ec2Image{

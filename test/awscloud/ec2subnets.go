@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// subnetSize is the number of addresses for machines in a /19: EC2 keeps five for itself.
+// subnetSize is the number of addresses for machines in a /19 subnet. EC2 reserves five addresses.
 const subnetSize = 1<<13 - 5
 
 type ec2Subnet struct {
@@ -24,7 +24,7 @@ type ec2Subnets struct {
 	Subnets []ec2Subnet `xml:"item"`
 }
 
-// describeSubnets shows the subnet of each zone that has had an instance.
+// describeSubnets lists the subnet of each zone that has had an instance.
 func (r *region) describeSubnets(form ec2Form, _ time.Time) (ec2Answer, error) {
 	out := []ec2Subnet{}
 	for _, zone := range slices.Sorted(maps.Keys(r.addresses)) {
@@ -57,8 +57,8 @@ func (r *region) freeAddresses(zone string) int {
 	return free
 }
 
-// SetFreeAddresses leaves n addresses free in the subnet of a zone, as if other machines used the rest. A launch without a free
-// address fails with InsufficientFreeAddressesInSubnet.
+// SetFreeAddresses leaves n addresses free in the subnet of a zone, as if other machines used the other addresses. A launch
+// without a free address fails with InsufficientFreeAddressesInSubnet.
 func (c *Cloud) SetFreeAddresses(zone string, n int) {
 	_ = c.home.update(func(time.Time) error {
 		c.home.otherAddresses[zone] += c.home.freeAddresses(zone) - n

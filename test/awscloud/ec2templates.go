@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// unknownTemplateError and unknownVersionError return EC2's errors for an unknown template or version.
+// unknownTemplateError returns EC2's error for an unknown template.
 func unknownTemplateError(id, name string) *apiError {
 	if id != "" {
 		return clientError("InvalidLaunchTemplateId.NotFound", "The specified launch template, with template ID %s, does not exist.", id)
@@ -133,8 +133,8 @@ func (r *region) describeTemplateVersions(form ec2Form, _ time.Time) (ec2Answer,
 	return ec2Answer{Content: ec2TemplateVersions{Versions: out}, NextToken: next}, err
 }
 
-// requestedTemplates returns the template of a request. A request without id and name gets all templates, and may ask only for $Latest
-// and $Default.
+// requestedTemplates returns the template that a request names. For a request without id and name it returns all templates.
+// Such a request may ask only for $Latest and $Default.
 func (r *region) requestedTemplates(form ec2Form) ([]*template, error) {
 	id, name := form["LaunchTemplateId"], form["LaunchTemplateName"]
 	if id != "" && name != "" {
@@ -158,7 +158,7 @@ func (r *region) requestedTemplates(form ec2Form) ([]*template, error) {
 	return out, nil
 }
 
-// requestedVersions returns the versions that are asked for by name or by range, each once, the newest first.
+// requestedVersions returns the versions that a request names singly or by a range, each once, the newest first.
 func requestedVersions(t *template, form ec2Form) ([]templateVersion, error) {
 	wanted := map[int]bool{}
 	for _, text := range form.list("LaunchTemplateVersion") {
@@ -202,13 +202,13 @@ func (r *region) describeVersion(t *template, v templateVersion, resolve bool) (
 	return out, nil
 }
 
-// versionCall is an earlier CreateLaunchTemplateVersion call. It is found by its client token.
+// versionCall is an earlier CreateLaunchTemplateVersion call. region.versions contains it by its client token.
 type versionCall struct {
 	params map[string]string
 	out    ec2CreatedVersion
 }
 
-// createTemplateVersion adds a version. The request's data override the data of its source version.
+// createTemplateVersion adds a version. The data in the request override the data of the source version.
 func (r *region) createTemplateVersion(form ec2Form, now time.Time) (ec2Answer, error) {
 	if before, ok := r.versions[form["ClientToken"]]; ok {
 		if fmt.Sprint(before.params) != fmt.Sprint(form) { // maps print with sorted keys
@@ -244,7 +244,7 @@ func (r *region) createTemplateVersion(form ec2Form, now time.Time) (ec2Answer, 
 	return ec2Answer{Content: created}, err
 }
 
-// readTemplateData reads LaunchTemplateData.… and refuses members that are not modelled.
+// readTemplateData decodes the parameters LaunchTemplateData.…. It refuses members that are not modelled.
 func readTemplateData(form ec2Form) (templateData, error) {
 	const prefix = "LaunchTemplateData."
 	d := templateData{

@@ -18,7 +18,7 @@ import (
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 )
 
-// eksProtocol is REST with JSON: the operation in method and path.
+// eksProtocol is REST with JSON. Method and path of a request identify the operation.
 type eksProtocol struct{}
 
 const eksContent = "application/json"
@@ -49,13 +49,14 @@ func eksOperations() []eksOperation {
 	}
 }
 
-// matchPath returns the names in a path that has the shape of the pattern.
-func (o eksOperation) matchPath(method, path string) (map[string]string, bool) {
+// matchPath returns the names that a path contains in place of the {…} of the pattern. ok is false if the path does not match
+// the pattern.
+func (o eksOperation) matchPath(method, path string) (names map[string]string, ok bool) {
 	want, got := strings.Split(o.pattern, "/"), strings.Split(strings.Trim(path, "/"), "/")
 	if method != o.method || len(got) != len(want) {
 		return nil, false
 	}
-	names := map[string]string{}
+	names = map[string]string{}
 	for i, w := range want {
 		switch name, named := strings.CutPrefix(w, "{"); {
 		case named:
@@ -101,7 +102,7 @@ func (eksProtocol) parse(req *http.Request, body []byte) (call, error) {
 	return c, &apiError{Code: "UnknownOperationException", Message: "the stand-in does not model " + c.operation, Status: http.StatusNotFound}
 }
 
-// decode reads the body. It refuses members that the structure does not have.
+// decode decodes the body into a structure. It refuses members that the structure does not have.
 func (q eksRequest) decode(into any) error {
 	d := json.NewDecoder(bytes.NewReader(q.body))
 	d.DisallowUnknownFields()
@@ -125,7 +126,7 @@ func notFoundError(what, name string) *apiError {
 	return &apiError{Code: "ResourceNotFoundException", Message: "No " + what + " found for name: " + name + ".", Status: http.StatusNotFound}
 }
 
-// invalidParameterError returns the error with which EKS refuses nearly everything.
+// invalidParameterError returns an InvalidParameterException, with which EKS refuses nearly all invalid requests.
 func invalidParameterError(format string, args ...any) *apiError {
 	return clientError("InvalidParameterException", format, args...)
 }
@@ -147,8 +148,8 @@ func listNodegroups(_ context.Context, r *region, q eksRequest) (any, error) {
 	return &eks.ListNodegroupsOutput{Nodegroups: names, NextToken: next}, err
 }
 
-// page returns the page of a list that the query asks for.
-func (q eksRequest) page(all []string) ([]string, *string, error) {
+// page returns the page of all that the query asks for, and the token of the next page.
+func (q eksRequest) page(all []string) (names []string, next *string, err error) {
 	n, err := strconv.Atoi(cmp.Or(q.query.Get("maxResults"), "100"))
 	if err != nil || n < 1 || n > 100 {
 		return nil, nil, invalidParameterError("maxResults needs to be between 1 and 100.")
@@ -158,14 +159,14 @@ func (q eksRequest) page(all []string) ([]string, *string, error) {
 		from = &token
 	}
 	records := int32(n)
-	names, next, err := page(slices.Clone(all), from, &records, 100, 100)
+	names, next, err = page(slices.Clone(all), from, &records, 100, 100)
 	if err != nil {
 		return nil, nil, invalidParameterError("nextToken is invalid.")
 	}
 	return names, next, nil
 }
 
-// AddCluster creates an EKS cluster of a Kubernetes version, 1.33.
+// AddCluster creates an EKS cluster of a Kubernetes version such as 1.33.
 func (c *Cloud) AddCluster(name, version string) {
 	_ = c.home.update(func(now time.Time) error {
 		c.home.clusters[name] = ekstypes.Cluster{

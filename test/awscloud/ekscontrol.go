@@ -18,15 +18,16 @@ type UpdateFailure struct {
 	ResourceIDs []string
 }
 
-// FailUpdate makes the next version update of a node group that enters the phase fail there.
-// Failures of the same phase take turns in the order in which they were added.
+// FailUpdate makes the next version update of a node group that enters the phase fail there. Failures for the same phase are
+// used in the order in which they were added.
 func (c *Cloud) FailUpdate(cluster, name string, f UpdateFailure) error {
 	return c.changeNodegroup(cluster, name, func(n *nodegroup, _ time.Time) {
 		n.failures = append(n.failures, f)
 	})
 }
 
-// HideUpdate hides the newest update of a node group from EKS's answers, or shows it again. The update itself continues.
+// HideUpdate removes the newest update of a node group from EKS's answers or, with hidden false, shows it again. The update
+// itself continues.
 func (c *Cloud) HideUpdate(cluster, name string, lost bool) error {
 	return c.changeNodegroup(cluster, name, func(n *nodegroup, _ time.Time) {
 		if u := n.newestUpdate(); u != nil {
@@ -35,7 +36,8 @@ func (c *Cloud) HideUpdate(cluster, name string, lost bool) error {
 	})
 }
 
-// SetNodegroupHealth makes a node group DEGRADED with issues. Without issues, it makes the node group healthy again.
+// SetNodegroupHealth sets the issues of a node group. With issues the node group is DEGRADED, without issues it is healthy
+// again.
 func (c *Cloud) SetNodegroupHealth(cluster, name string, issues ...ekstypes.Issue) error {
 	return c.changeNodegroup(cluster, name, func(n *nodegroup, now time.Time) {
 		n.shown.Health = &ekstypes.NodegroupHealth{Issues: append([]ekstypes.Issue{}, issues...)}
@@ -45,7 +47,7 @@ func (c *Cloud) SetNodegroupHealth(cluster, name string, issues ...ekstypes.Issu
 	})
 }
 
-// statusWithoutUpdate is the status while no update is in progress.
+// statusWithoutUpdate returns the status that the node group has while no update is in progress.
 func (n *nodegroup) statusWithoutUpdate() ekstypes.NodegroupStatus {
 	if len(n.shown.Health.Issues) > 0 {
 		return ekstypes.NodegroupStatusDegraded
@@ -64,8 +66,8 @@ func (c *Cloud) changeNodegroup(cluster, name string, change func(*nodegroup, ti
 	})
 }
 
-// BlockDrains keeps updates from draining the nodes as a disruption budget would. Without nodes, it blocks all nodes. It lasts
-// until UnblockDrains, or until the time limit of the drain.
+// BlockDrains makes drains of the nodes wait, as a disruption budget does. Without nodes, it blocks the drains of all nodes. A
+// drain waits until UnblockDrains or until its time limit.
 func (c *Cloud) BlockDrains(nodes ...string) {
 	_ = c.home.update(func(time.Time) error {
 		for _, node := range nodes {
@@ -76,7 +78,7 @@ func (c *Cloud) BlockDrains(nodes ...string) {
 	})
 }
 
-// UnblockDrains ends every BlockDrains.
+// UnblockDrains ends the effect of all calls of BlockDrains.
 func (c *Cloud) UnblockDrains() {
 	_ = c.home.update(func(time.Time) error {
 		clear(c.home.blockedDrains)
@@ -84,8 +86,8 @@ func (c *Cloud) UnblockDrains() {
 	})
 }
 
-// PostponeDrains keeps updates from starting to drain the nodes, until the returned function is called. A drain's time limit starts
-// after that.
+// PostponeDrains prevents drains of the nodes from starting until release is called. The time limit of a drain starts when the
+// drain starts.
 func (c *Cloud) PostponeDrains(nodes ...string) (release func()) {
 	hold := func(on bool) {
 		_ = c.home.update(func(time.Time) error {
@@ -99,12 +101,12 @@ func (c *Cloud) PostponeDrains(nodes ...string) (release func()) {
 	return func() { hold(false) }
 }
 
-// UpdateState is the full state of an update. EKS shows less of it.
+// UpdateState is the state of an update, with facts that EKS does not show.
 type UpdateState struct {
 	ID       string // empty: the node group has had no update
 	Type     ekstypes.UpdateType
 	Status   ekstypes.UpdateStatus
-	Phase    UpdatePhase // of a version update: the last that was entered
+	Phase    UpdatePhase // the present or last phase of a version update
 	Draining []string    // nodes, from the start of their drain until they are gone
 	Errors   []ekstypes.ErrorDetail
 }

@@ -9,23 +9,23 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 )
 
-// Drainer does what EKS does to the Nodes of a group during an update. Its methods may be called from several goroutines. A
-// missing Node is no error.
+// Drainer fences and drains the Nodes of a node group during an update, as EKS does. Its methods may be called from several
+// goroutines. A missing Node is no error.
 type Drainer interface {
 	// IsReady reports whether the Node is Ready and has the labels.
 	IsReady(ctx context.Context, node string, labels map[string]string) (bool, error)
-	// Fence keeps new pods off the Node, by a taint or by a cordon, and takes it out of load
-	// balancers.
+	// Fence keeps new pods off the Node, by a taint or by a cordon, and removes the Node from load balancers.
 	Fence(ctx context.Context, node string, taint bool) error
 	// Unfence removes the fence.
 	Unfence(ctx context.Context, node string) error
-	// Drain evicts the pods of the Node and respects their budgets. It fails if pods are left after the limit.
+	// Drain evicts the pods of the Node and respects their disruption budgets. It fails if pods are left after the limit.
 	Drain(ctx context.Context, node string, limit time.Duration) error
-	// DeletePods deletes the pods of the Node and ignores their budgets.
+	// DeletePods deletes the pods of the Node and ignores their disruption budgets.
 	DeletePods(ctx context.Context, node string, limit time.Duration) error
 }
 
-// instanceDrainer uses instances in place of Nodes. An instance in service counts as Ready and labelled, and there are no pods.
+// instanceDrainer is the Drainer for a stand-in without Nodes. A Node counts as Ready if its instance is in service, and it has
+// the labels of its instance and no pods.
 type instanceDrainer struct{ region *region }
 
 func (d instanceDrainer) IsReady(_ context.Context, node string, labels map[string]string) (bool, error) {
@@ -58,7 +58,8 @@ func (instanceDrainer) DeletePods(context.Context, string, time.Duration) error 
 
 var errBlocked = errors.New("the drain is blocked by BlockDrains")
 
-// drainWhenAllowed drains a node once the node is neither held nor blocked.
+// drainWhenAllowed waits until the node's drain is neither postponed nor blocked, and then drains the node. It fails if the
+// drain is blocked until the limit.
 func (r *region) drainWhenAllowed(ctx context.Context, d Drainer, node string, limit time.Duration) error {
 	if _, err := r.waitUntil(ctx, math.MaxInt64, func() bool { return !r.postponedDrains[node] }); err != nil {
 		return err
@@ -71,13 +72,14 @@ func (r *region) drainWhenAllowed(ctx context.Context, d Drainer, node string, l
 	return d.Drain(ctx, node, max(limit-time.Since(began), time.Second/2))
 }
 
-// sleep calls ok with the lock after every change. It returns true when ok does, or false after the limit.
-func (r *region) waitUntil(ctx context.Context, limit time.Duration, ok func() bool) (bool, error) {
+// waitUntil calls condition with the lock after every change, until condition returns true. reached is false if the limit ends
+// first.
+func (r *region) waitUntil(ctx context.Context, limit time.Duration, condition func() bool) (reached bool, err error) {
 	over := time.NewTimer(limit)
 	defer over.Stop()
 	for {
 		r.mu.Lock()
-		done, changed := ok(), r.changed
+		done, changed := condition(), r.changed
 		r.mu.Unlock()
 		if done {
 			return true, nil

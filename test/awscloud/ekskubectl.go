@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// nodeManager is the name of EKS's user in a cluster.
+// nodeManager is the name of the Kubernetes user as which EKS changes nodes.
 const nodeManager = "eks:node-manager"
 
 // oldNodeTaint is the taint that EKS puts on old nodes according to the older texts (EKS E30).
@@ -26,8 +26,8 @@ func oldNodeTaint() corev1.Taint {
 	return corev1.Taint{Key: "eks.amazonaws.com/nodegroup", Value: "unschedulable", Effect: corev1.TaintEffectNoSchedule}
 }
 
-// KubectlDrainer returns a Drainer for the Nodes of a real API server. It drains with the kubectl at the path. Each drain is one
-// process, with the kubeconfig and as eks:node-manager.
+// KubectlDrainer returns a Drainer for the Nodes of a real API server. kubectl is the path of the program with which it drains.
+// The program uses the kubeconfig and runs as eks:node-manager.
 func KubectlDrainer(client kubernetes.Interface, kubectl, kubeconfig string) Drainer {
 	return kubectlDrainer{client, kubectl, kubeconfig}
 }
@@ -65,8 +65,8 @@ func (d kubectlDrainer) Unfence(ctx context.Context, node string) error {
 	return d.setTaint(ctx, node, false)
 }
 
-// setCordonAndLabel cordons or uncordons the node, and sets the label that takes it out of load balancers (EKS E46). If exclude is nil, it
-// removes the label.
+// setCordonAndLabel cordons or uncordons the node, and sets the label that removes the node from load balancers (EKS E46). If
+// exclude is nil, it removes the label.
 func (d kubectlDrainer) setCordonAndLabel(ctx context.Context, node string, cordon bool, exclude any) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"labels": map[string]any{corev1.LabelNodeExcludeBalancers: exclude}},
@@ -115,8 +115,8 @@ func (d kubectlDrainer) DeletePods(ctx context.Context, node string, limit time.
 	return d.drain(ctx, node, limit, "--disable-eviction")
 }
 
-// drain runs kubectl drain, again and again until the limit: kubectl exits at the first unexpected answer of the API server, and
-// when it gets no answer.
+// drain runs kubectl drain until it succeeds or the limit is reached. One run is not enough, because kubectl exits if the API
+// server gives an unexpected answer or none.
 func (d kubectlDrainer) drain(ctx context.Context, node string, limit time.Duration, more ...string) error {
 	late := time.Now().Add(limit)
 	for {

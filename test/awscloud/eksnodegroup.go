@@ -26,13 +26,13 @@ type NodegroupSpec struct {
 	MaxUnavailable  int
 	Percentage      int // maxUnavailablePercentage, instead of MaxUnavailable
 	Strategy        ekstypes.NodegroupUpdateStrategies
-	CustomTemplate  TemplateRef // the user's own template; its image, if any, is a custom AMI
+	CustomTemplate  TemplateRef // the customer's own template; its image, if any, is a custom AMI
 	Group           GroupSpec   // zones and sizes; name, template and EKS's tags are filled in
 	UnhealthyReason string      // a health issue to show; empty: none
 }
 
-// nodegroup is a managed node group. Answers share the values behind the pointers in shown. These values are replaced, never
-// changed in place.
+// nodegroup is a managed node group. Answers share the values to which the pointers in shown point, so these values are
+// replaced and never changed in place.
 type nodegroup struct {
 	spec     NodegroupSpec
 	shown    ekstypes.Nodegroup
@@ -41,11 +41,11 @@ type nodegroup struct {
 
 	updates  []*nodegroupUpdate // oldest first
 	failures []UpdateFailure    // for the next updates
-	former   []formerStatus     // former statuses and when they ended, for reads that lag
+	former   []formerStatus     // earlier statuses, for reads that lag
 	before   *groupSize         // the size to which the running or failed update returns
 }
 
-// formerStatus is a status that was replaced at a time.
+// formerStatus is a status that the node group had until a time.
 type formerStatus struct {
 	until  time.Time
 	status ekstypes.NodegroupStatus
@@ -54,7 +54,7 @@ type formerStatus struct {
 // groupSize is the size of a group before an update raises it.
 type groupSize struct{ max, desired int }
 
-// revision is the desired state of the nodes of a managed node group.
+// revision is the version, release and template of the nodes of a managed node group.
 type revision struct {
 	version, release, image string
 	template                TemplateRef       // the customer's; zero without one
@@ -101,7 +101,7 @@ func (c *Cloud) AddManagedNodegroup(s NodegroupSpec) (string, error) {
 	})
 }
 
-// completeSpec fills the empty fields of a spec, and returns the revision of its nodes.
+// completeSpec returns the spec with its empty fields filled in, and the revision of its nodes.
 func (r *region) completeSpec(s NodegroupSpec) (NodegroupSpec, revision, error) {
 	cluster, ok := r.clusters[s.Cluster]
 	if !ok {
@@ -128,7 +128,7 @@ func (r *region) completeSpec(s NodegroupSpec) (NodegroupSpec, revision, error) 
 	return s, to, nil
 }
 
-// mixedPolicy returns the mixed instances policy that launches a version of the template that EKS makes.
+// mixedPolicy returns the mixed instances policy that launches from the template that EKS creates.
 func (s NodegroupSpec) mixedPolicy(template TemplateRef) *at.MixedInstancesPolicy {
 	return &at.MixedInstancesPolicy{
 		LaunchTemplate: &at.LaunchTemplate{
@@ -139,7 +139,7 @@ func (s NodegroupSpec) mixedPolicy(template TemplateRef) *at.MixedInstancesPolic
 	}
 }
 
-// currentLabels returns the labels by which EKS identifies its nodes of a revision (EKS E28, E29).
+// identifyingLabels returns the labels by which EKS recognizes the nodes of a revision (EKS E28, E29).
 func (s NodegroupSpec) identifyingLabels(to revision) map[string]string {
 	marks := map[string]string{
 		"eks.amazonaws.com/nodegroup":       s.Name,
@@ -152,7 +152,7 @@ func (s NodegroupSpec) identifyingLabels(to revision) map[string]string {
 	return marks
 }
 
-// userData returns user data that starts the kubelet with the labels of EKS, of the node group and of the customer's template.
+// userData returns user data that gives the Node the labels of EKS, of the node group and of the customer's template.
 func (s NodegroupSpec) userData(to revision) string {
 	labels := map[string]string{"eks.amazonaws.com/capacityType": "ON_DEMAND"}
 	maps.Copy(labels, to.labels)
@@ -171,7 +171,7 @@ func NodeadmConfig(cluster string, labels ...string) string {
 		"\n  kubelet:\n    flags:\n    - \"--node-labels=" + strings.Join(labels, ",") + "\"\n"
 }
 
-// describeNewNodegroup returns a managed node group as EKS describes it.
+// describeNewNodegroup returns a new managed node group as EKS describes it.
 func (r *region) describeNewNodegroup(s NodegroupSpec, to revision, group string, now time.Time) ekstypes.Nodegroup {
 	n := ekstypes.Nodegroup{
 		ClusterName:    aws.String(s.Cluster),
@@ -215,7 +215,7 @@ func (s NodegroupSpec) updateConfig() *ekstypes.NodegroupUpdateConfig {
 	return &ekstypes.NodegroupUpdateConfig{MaxUnavailable: aws.Int32(int32(max(1, s.MaxUnavailable))), UpdateStrategy: s.Strategy}
 }
 
-// eksSpecification returns the reference as EKS shows it, or nil for an empty one.
+// eksSpecification returns the reference as EKS shows it, nil if it is empty.
 func (t TemplateRef) eksSpecification() *ekstypes.LaunchTemplateSpecification {
 	if t == (TemplateRef{}) {
 		return nil

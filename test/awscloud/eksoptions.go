@@ -8,7 +8,8 @@ import (
 // EKSOptions configure how EKS updates managed node groups. Time is scaled: a second here stands for a minute of EKS, unless
 // stated otherwise. If a duration is zero, the default in its comment applies.
 type EKSOptions struct {
-	// Drainer does what EKS does to Nodes. If it is nil, Nodes are as their instances are, and have no pods.
+	// Drainer fences and drains Nodes as EKS does. If Drainer is nil, a Node is Ready when its instance is in service, and
+	// Nodes have no pods.
 	Drainer Drainer
 
 	// Setup is how long it takes to make the launch template, or to change the update configuration: 100ms.
@@ -25,17 +26,18 @@ type EKSOptions struct {
 	// Seed is the seed of the random order of nodes (EKS E40).
 	Seed uint64
 
-	// Where AWS's pages are silent or differ, each of these fields chooses the second of two behaviours.
+	// AWS's documentation does not describe the following behaviour, or its pages differ. Each field chooses the less likely
+	// variant.
 
-	// TaintFirst taints old nodes before the first drain, as the older texts say, and cordons each of them when its drain starts.
-	// Otherwise they are cordoned first, as the newer texts say (EKS E30).
+	// TaintFirst taints old nodes before the first drain, as AWS's older texts say, and cordons each node when its drain
+	// starts. Otherwise all old nodes are cordoned before the first drain, as the newer texts say (EKS E30).
 	TaintFirst bool
-	// UncordonOnFail uncordons the old nodes when an update fails. Otherwise they stay fenced.
+	// UncordonOnFail uncordons the old nodes when an update fails. Otherwise the old nodes stay fenced.
 	UncordonOnFail bool
-	// JoinRunning answers a request with another token with the update in progress. Otherwise such a request is refused with
-	// ResourceInUseException.
+	// JoinRunning makes EKS answer a second update request, with another token, with the update in progress. Otherwise EKS
+	// refuses the second request with ResourceInUseException.
 	JoinRunning bool
-	// RefuseSkip refuses to update a node group by more than one minor version.
+	// RefuseSkip makes EKS refuse an update by more than one minor version.
 	RefuseSkip bool
 	// ListOldestFirst makes ListUpdates list the oldest update first. Otherwise the newest update comes first.
 	ListOldestFirst bool

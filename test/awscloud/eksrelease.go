@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// PublishRelease registers an AMI of Amazon Linux 2023 as an EKS release, such as 1.33.4-20261101, and makes it the recommended
-// release of its Kubernetes version. The public SSM parameters show it, and updates without a release use it. The kubelet of the
-// image has the release's version. It fails if the release has another form.
+// PublishRelease registers an AMI of Amazon Linux 2023 as an EKS release such as 1.33.4-20261101. It becomes the recommended
+// release of its Kubernetes version: public SSM parameters show it, and updates without a release use it. The kubelet of the
+// AMI has the version of the release. PublishRelease fails if the release has another form.
 func (c *Cloud) PublishRelease(release, image string) error {
 	version, date, ok := splitRelease(release)
 	if !ok {

@@ -24,7 +24,7 @@ type versionRequest struct {
 	Version            string
 }
 
-// configRequest is the modelled part of the body of UpdateNodegroupConfig: the update configuration.
+// configRequest is the body of UpdateNodegroupConfig. Only the update configuration is modelled.
 type configRequest struct {
 	ClientRequestToken string
 	UpdateConfig       struct {
@@ -33,8 +33,8 @@ type configRequest struct {
 	}
 }
 
-// nodegroupUpdate is an update of a managed node group. The values behind the pointers in shown are replaced, never changed in
-// place.
+// nodegroupUpdate is an update of a managed node group. The values to which the pointers in shown point are replaced and never
+// changed in place.
 type nodegroupUpdate struct {
 	shown    ekstypes.Update
 	token    string
@@ -80,8 +80,8 @@ func updateNodegroupVersion(ctx context.Context, r *region, q eksRequest) (any, 
 	return &eks.UpdateNodegroupVersionOutput{Update: u.describe()}, nil
 }
 
-// updateNodegroupConfig changes the update configuration, which takes the time of a setup. Other changes are not modelled: a new
-// size would remove nodes without a drain (EKS E53).
+// updateNodegroupConfig changes the update configuration. The change takes EKSOptions.Setup. Other changes are not modelled. A
+// smaller size would remove nodes without a drain (EKS E53).
 func updateNodegroupConfig(ctx context.Context, r *region, q eksRequest) (any, error) {
 	n, err := r.nodegroup(q.path["name"], q.path["nodegroupName"])
 	if err != nil {
@@ -115,7 +115,7 @@ func updateNodegroupConfig(ctx context.Context, r *region, q eksRequest) (any, e
 	return &eks.UpdateNodegroupConfigOutput{Update: u.describe()}, nil
 }
 
-// applyTo applies the request to the present update configuration and returns the result (EKS E06, E07).
+// applyTo returns the update configuration after the request, and the changes as parameters of the update (EKS E06, E07).
 func (in configRequest) applyTo(present *ekstypes.NodegroupUpdateConfig) (*ekstypes.NodegroupUpdateConfig, []ekstypes.UpdateParam, error) {
 	c, out, params := in.UpdateConfig, *present, []ekstypes.UpdateParam{}
 	add := func(name ekstypes.UpdateParamType, value string) {
@@ -143,8 +143,8 @@ func (in configRequest) applyTo(present *ekstypes.NodegroupUpdateConfig) (*eksty
 	return &out, params, nil
 }
 
-// findRepeatedUpdate returns the update for a request whose token was used before. During another update it refuses other requests, or,
-// with JoinRunning, returns that update. It returns nil for a request that may start an update.
+// findRepeatedUpdate returns the earlier update if the request repeats its token. If another update is in progress, it returns
+// an error or, with JoinRunning, the running update. It returns nil if the request may start an update.
 func (r *region) findRepeatedUpdate(n *nodegroup, token string, asked any) (*ekstypes.Update, error) {
 	for _, u := range n.updates {
 		if u.token != token || token == "" {
@@ -209,8 +209,8 @@ func describeUpdate(_ context.Context, r *region, q eksRequest) (any, error) {
 	return nil, notFoundError("update", id)
 }
 
-// listUpdates lists the updates of a node group. A cluster has no updates of its own. EKS does not document in which order it
-// lists them.
+// listUpdates lists the updates of a node group. The cluster itself has no updates here. EKS does not document the order of the
+// list.
 func listUpdates(_ context.Context, r *region, q eksRequest) (any, error) {
 	ids := []string{}
 	cluster, name := q.path["name"], q.query.Get("nodegroupName")
@@ -232,8 +232,8 @@ func listUpdates(_ context.Context, r *region, q eksRequest) (any, error) {
 	return &eks.ListUpdatesOutput{UpdateIds: ids, NextToken: next}, err
 }
 
-// requestedRevision returns the revision that a request gives the node group's nodes. It refuses what EKS refuses, with the messages that
-// users report.
+// requestedRevision returns the revision to which a request updates the node group's nodes. It refuses the requests that EKS
+// refuses, with the messages that users have reported.
 func (r *region) requestedRevision(n *nodegroup, in versionRequest) (revision, error) {
 	to, err := r.requestedTemplateRevision(n, in)
 	if err != nil || to.image != "" {
@@ -257,7 +257,8 @@ func (r *region) requestedRevision(n *nodegroup, in versionRequest) (revision, e
 	return to, nil
 }
 
-// requestedTemplateRevision reads the template of a request. If the template has a custom AMI, it determines version, release and image.
+// requestedTemplateRevision returns a revision with only the template of a request. If the template has a custom AMI, the
+// revision also has version, release and image.
 func (r *region) requestedTemplateRevision(n *nodegroup, in versionRequest) (revision, error) {
 	present, asked := n.shown.LaunchTemplate, in.LaunchTemplate
 	custom := n.shown.AmiType == ekstypes.AMITypesCustom
@@ -282,7 +283,7 @@ func (r *region) requestedTemplateRevision(n *nodegroup, in versionRequest) (rev
 	return to, nil
 }
 
-// checkTemplateRequest returns an error for a launch template that does not fit the node group.
+// checkTemplateRequest returns an error if the request names a launch template that the node group cannot use.
 func checkTemplateRequest(n *nodegroup, in versionRequest) error {
 	present, asked := n.shown.LaunchTemplate, in.LaunchTemplate
 	given := asked.ID != "" || asked.Name != ""
@@ -299,12 +300,12 @@ func checkTemplateRequest(n *nodegroup, in versionRequest) error {
 	return checkCustomImageRequest(n, in, given)
 }
 
-// isSameTemplate reports whether the requested launch template, by ID or name, is the present one.
+// isSameTemplate reports whether the request names the present launch template, by ID or by name.
 func isSameTemplate(present *ekstypes.LaunchTemplateSpecification, asked TemplateRef) bool {
 	return (asked.ID == "" || asked.ID == *present.Id) && (asked.Name == "" || asked.Name == *present.Name)
 }
 
-// checkCustomImageRequest returns an error for a request that a node group with a custom AMI cannot have.
+// checkCustomImageRequest returns an error if a node group with a custom AMI does not support the request.
 func checkCustomImageRequest(n *nodegroup, in versionRequest, templateGiven bool) error {
 	switch {
 	case n.shown.AmiType != ekstypes.AMITypesCustom:
@@ -320,8 +321,7 @@ func checkCustomImageRequest(n *nodegroup, in versionRequest, templateGiven bool
 	}
 }
 
-// checkVersion returns an error for a Kubernetes version that is neither the cluster's nor the node group's own: newer than the
-// control plane (EKS E10), in between or older.
+// checkVersion returns an error if the Kubernetes version is neither the cluster's nor the node group's own (EKS E10).
 func (r *region) checkVersion(n *nodegroup, version string) error {
 	own, cluster := aws.ToString(n.shown.Version), aws.ToString(r.clusters[n.spec.Cluster].Version)
 	switch {

@@ -88,7 +88,7 @@ func (m *managed) waitForUpdate(ok func(awscloud.UpdateState) bool) awscloud.Upd
 	return must(m.WaitForUpdate(ctx, "shop", "web", ok))(m.t)
 }
 
-// startHeldUpdate is startManaged with an update that does not end. The update's token is a.
+// startHeldUpdate is startManaged and starts an update that does not end. The token of the update is a.
 func startHeldUpdate(t *testing.T, o awscloud.EKSOptions) (m *managed, first *ekstypes.Update) {
 	t.Helper()
 	o.DrainLimit = time.Hour
@@ -120,8 +120,8 @@ func TestReleasesAreParameters(t *testing.T) {
 	}
 }
 
-// TestUpdateVersionIsRefused checks the versions that EKS refuses: newer than the control plane (EKS E10), older than the node
-// group, or unknown.
+// TestUpdateVersionIsRefused checks that EKS refuses versions that are newer than the control plane (EKS E10), older than the
+// node group, or unknown.
 func TestUpdateVersionIsRefused(t *testing.T) {
 	type in = *eks.UpdateNodegroupVersionInput
 	template := &ekstypes.LaunchTemplateSpecification{Name: aws.String("web")}

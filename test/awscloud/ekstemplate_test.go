@@ -11,8 +11,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// startCustom starts a stand-in with a node group on version 1 of a customer's launch template. Each version of the template has
-// one of the images. It also returns the template's id.
+// startCustom starts a stand-in with a node group on version 1 of a customer's launch template. The template has one version
+// for each image. The second result is the template's id.
 func startCustom(t *testing.T, release string, images ...string) (*managed, string) {
 	t.Helper()
 	c, _ := start(t, shortTimes())

@@ -33,12 +33,12 @@ type updater struct {
 	// expected is the desired size that the update set last. The region's lock guards it.
 	expected int
 
-	mu     sync.Mutex // guards the fields below, during the replacement of nodes
-	taken  map[string]bool
+	mu     sync.Mutex      // guards the fields below, during the replacement of nodes
+	taken  map[string]bool // ids of instances whose replacement has started
 	failed *updateError
 }
 
-// updateError is why an update fails.
+// updateError is the error with which an update fails.
 type updateError struct{ detail ekstypes.ErrorDetail }
 
 func (e *updateError) Error() string {
@@ -57,7 +57,7 @@ func (u *updater) run(ctx context.Context) {
 	}
 	if err != nil && u.options().UncordonOnFail {
 		for _, i := range u.outdated() {
-			_ = u.drainer().Unfence(ctx, i.node) // the update's own failure is reported instead
+			_ = u.drainer().Unfence(ctx, i.node) // only the update's own failure is reported
 		}
 	}
 	_ = u.region.update(func(now time.Time) error {
@@ -95,8 +95,8 @@ func (u *updater) enterPhase(p UpdatePhase) error {
 	})
 }
 
-// recordResult records the result. After a failure the group keeps its size and launches the new revision. Its version and release
-// stay those of the last successful update.
+// recordResult records the result of the update. After a failure the Auto Scaling group keeps its size and still launches the
+// new revision. EKS still shows the version and release of the last successful update.
 func (u *updater) recordResult(err error, now time.Time) {
 	n, shown := u.group, &u.update.shown
 	u.update.draining = nil
@@ -134,8 +134,8 @@ func (u *updater) currentLabels() map[string]string {
 	return u.group.spec.identifyingLabels(u.update.to)
 }
 
-// outdated lists the instances without the labels of the new revision. An earlier, failed update may have replaced some
-// instances: they are not outdated (EKS E31).
+// outdated lists the instances without the labels of the new revision. Instances that an earlier, failed update has replaced
+// have these labels, so they are not outdated (EKS E31).
 func (u *updater) outdated() []instance {
 	u.region.mu.Lock()
 	defer u.region.mu.Unlock()
@@ -147,8 +147,8 @@ func (u *updater) outdatedLocked() []instance {
 	return slices.DeleteFunc(u.region.liveMembers(u.group.group), func(i instance) bool { return hasLabels(i.spec.labels, marks) })
 }
 
-// setUp makes a new version of the launch template and points the Auto Scaling group at it (EKS
-// E02, E03).
+// setUp is the setup phase. It creates a new version of the launch template and points the Auto Scaling group at it (EKS E02,
+// E03).
 func (u *updater) setUp(ctx context.Context) error {
 	if err := sleep(ctx, u.options().Setup); err != nil {
 		return err
@@ -162,8 +162,8 @@ func (u *updater) setUp(ctx context.Context) error {
 	})
 }
 
-// scaleUp raises the group's size, waits for the new nodes and fences the old ones. It does nothing for MINIMAL (EKS E50), or if
-// no node needs a replacement.
+// scaleUp raises the group's size, waits for the new nodes and fences the old nodes. It does nothing with the strategy MINIMAL
+// (EKS E50), or if no node is outdated.
 func (u *updater) scaleUp(ctx context.Context) error {
 	if u.isMinimal() {
 		return nil
@@ -182,9 +182,10 @@ func (u *updater) scaleUp(ctx context.Context) error {
 	return nil
 }
 
-// raiseSize raises desired and maximum size by twice the zones or by maxUnavailable, whichever is more (EKS E21, E22). After
-// failed updates, it starts from the size before the first of them. It reports whether any node needs a replacement.
-func (u *updater) raiseSize() bool {
+// raiseSize raises desired and maximum size by twice the number of zones or by maxUnavailable, whichever is more (EKS E21,
+// E22). After failed updates, it starts from the size before the first failed update. It does nothing and returns false if no
+// node is outdated.
+func (u *updater) raiseSize() (raised bool) {
 	old := u.outdated()
 	_ = u.region.update(func(now time.Time) error {
 		g, n := u.region.groups[u.group.group], u.group
@@ -218,9 +219,9 @@ func (u *updater) maxUnavailable() int {
 	return max(1, min(100, size*int(*c.MaxUnavailablePercentage)/100))
 }
 
-// newNodesAreReady reports whether every zone with an old node has a new one (EKS E25), and all new nodes are Ready and labelled
-// (EKS E26, E27). Otherwise it also returns the instances that are not.
-func (u *updater) newNodesAreReady(ctx context.Context) (bool, []string) {
+// newNodesAreReady reports whether every zone with an old node has a new node (EKS E25), and all new nodes are Ready and
+// labelled (EKS E26, E27). notReady lists the new instances that are not Ready and labelled.
+func (u *updater) newNodesAreReady(ctx context.Context) (ready bool, notReady []string) {
 	u.region.mu.Lock()
 	members, old := u.region.liveMembers(u.group.group), u.outdatedLocked()
 	u.region.mu.Unlock()
@@ -228,30 +229,30 @@ func (u *updater) newNodesAreReady(ctx context.Context) (bool, []string) {
 	for _, i := range old {
 		zones[i.zone] = true
 	}
-	var missing []string
 	for _, i := range members {
 		if slices.ContainsFunc(old, func(o instance) bool { return o.id == i.id }) {
 			continue
 		}
 		delete(zones, i.zone)
 		if ok, err := u.drainer().IsReady(ctx, i.node, u.currentLabels()); err != nil || !ok {
-			missing = append(missing, i.id)
+			notReady = append(notReady, i.id)
 		}
 	}
-	return len(zones) == 0 && len(missing) == 0, missing
+	return len(zones) == 0 && len(notReady) == 0, notReady
 }
 
-// awaitNodes waits for new nodes, and fails as EKS does when they take too long (EKS E33).
-func (u *updater) awaitNodes(ctx context.Context, ready func(context.Context) (bool, []string)) error {
+// awaitNodes waits until condition reports that the new nodes are ready. After EKSOptions.NodeLimit it fails as EKS does (EKS
+// E33).
+func (u *updater) awaitNodes(ctx context.Context, condition func(context.Context) (ready bool, notReady []string)) error {
 	late := time.Now().Add(u.options().NodeLimit)
 	for {
-		ok, missing := ready(ctx)
-		if ok {
+		ready, notReady := condition(ctx)
+		if ready {
 			return nil
 		}
 		if time.Now().After(late) {
 			return newUpdateError(ekstypes.ErrorCodeNodeCreationFailure,
-				"Couldn't proceed with upgrade process as new nodes are not joining node group "+u.group.spec.Name, missing...)
+				"Couldn't proceed with upgrade process as new nodes are not joining node group "+u.group.spec.Name, notReady...)
 		}
 		if err := sleep(ctx, 5*u.region.opts.Tick); err != nil {
 			return err
@@ -259,7 +260,7 @@ func (u *updater) awaitNodes(ctx context.Context, ready func(context.Context) (b
 	}
 }
 
-// fence keeps new pods off a node (EKS E30).
+// fence keeps new pods off a node. The update fails if the API server refuses (EKS E30).
 func (u *updater) fence(ctx context.Context, node string) error {
 	if err := u.drainer().Fence(ctx, node, u.options().TaintFirst); err != nil {
 		return newUpdateError(ekstypes.ErrorCodeClusterUnreachable, err.Error(), node)
@@ -267,8 +268,8 @@ func (u *updater) fence(ctx context.Context, node string) error {
 	return nil
 }
 
-// replaceNodes replaces the old nodes in a random order, as many at a time as may be unavailable (EKS E40). After a failure no
-// further replacement starts. Running replacements end first, so that the update's error can name several nodes.
+// replaceNodes replaces the old nodes in a random order, maxUnavailable nodes at a time (EKS E40). After a failure no further
+// replacement starts. replaceNodes waits for the running replacements, so the update's error can name several nodes.
 func (u *updater) replaceNodes(ctx context.Context) error {
 	u.taken = map[string]bool{}
 	u.region.mu.Lock()
@@ -289,20 +290,21 @@ func (u *updater) replaceNodes(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// takeNode picks a random old node that was not taken yet.
-func (u *updater) takeNode(draw *rand.Rand) (instance, bool) {
+// takeNode picks a random old node that was not taken yet. ok is false if there is none, or if a replacement has failed.
+func (u *updater) takeNode(draw *rand.Rand) (i instance, ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	left := slices.DeleteFunc(u.outdated(), func(i instance) bool { return u.taken[i.id] })
 	if len(left) == 0 || u.failed != nil {
 		return instance{}, false
 	}
-	i := left[draw.IntN(len(left))]
+	i = left[draw.IntN(len(left))]
 	u.taken[i.id] = true
 	return i, true
 }
 
-// recordFailure keeps the first failure. It adds the resources of later failures of the same kind.
+// recordFailure stores the first failure as the failure of the update. It adds the resources of later failures with the same
+// code.
 func (u *updater) recordFailure(err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -319,8 +321,8 @@ func (u *updater) recordFailure(err error) {
 	}
 }
 
-// replaceNode drains a node, waits, and then the Auto Scaling group terminates and replaces it (EKS E44). With MINIMAL it also
-// fences the node first, and waits for the replacement (EKS E09, E50).
+// replaceNode drains a node, waits for EKSOptions.Settle, and makes the Auto Scaling group terminate and replace the node (EKS
+// E44). With the strategy MINIMAL it fences the node first, and waits for the new node (EKS E09, E50).
 func (u *updater) replaceNode(ctx context.Context, i instance) error {
 	u.setDraining(func(nodes []string) []string { return append(nodes, i.node) })
 	if u.isMinimal() {
@@ -353,8 +355,8 @@ func (u *updater) setDraining(change func([]string) []string) {
 	})
 }
 
-// drain evicts a node's pods. If pods are left at the time limit, the update fails (EKS E41, E42), or, with force, they are
-// deleted (EKS E43). The failure names the node, not the pod (EKS E52).
+// drain evicts a node's pods. If pods are left at the time limit, the update fails (EKS E41, E42). With force, drain deletes
+// these pods instead (EKS E43). The failure names the node and not the pod (EKS E52).
 func (u *updater) drain(ctx context.Context, node string) error {
 	limit := u.options().DrainLimit
 	err := u.region.drainWhenAllowed(ctx, u.drainer(), node, limit)
@@ -394,27 +396,27 @@ func (u *updater) terminate(ctx context.Context, i instance, decrement bool) err
 	return err
 }
 
-// groupIsFull reports whether the group has its desired size and all its current nodes are Ready.
-func (u *updater) groupIsFull(ctx context.Context) (bool, []string) {
+// groupIsFull reports whether the group has its desired size and all its current nodes are Ready. notReady lists the current
+// instances whose nodes are not Ready.
+func (u *updater) groupIsFull(ctx context.Context) (full bool, notReady []string) {
 	u.region.mu.Lock()
 	members, marks := u.region.liveMembers(u.group.group), u.currentLabels()
-	full := totalUnits(members) >= u.region.groups[u.group.group].desired
+	full = totalUnits(members) >= u.region.groups[u.group.group].desired
 	u.region.mu.Unlock()
-	var missing []string
 	for _, i := range members {
 		if !hasLabels(i.spec.labels, marks) {
 			continue
 		}
 		if ok, err := u.drainer().IsReady(ctx, i.node, marks); err != nil || !ok {
-			missing = append(missing, i.id)
+			notReady = append(notReady, i.id)
 		}
 	}
-	return full && len(missing) == 0, missing
+	return full && len(notReady) == 0, notReady
 }
 
-// scaleDown returns the group to its earlier size, one node at a time (EKS E60). It drains each node until the drain's limit and
-// then terminates it. If an autoscaler raised the group during the update, scaleDown succeeds at once and keeps the sizes (EKS
-// E61).
+// scaleDown lowers the group to its size before the update, one node at a time (EKS E60). It drains each node, at most until
+// the drain's limit, and terminates the node. If an autoscaler raised the group during the update, scaleDown succeeds
+// immediately and keeps the sizes (EKS E61).
 func (u *updater) scaleDown(ctx context.Context) error {
 	for {
 		i, ok := u.nextSurplus()
@@ -432,9 +434,9 @@ func (u *updater) scaleDown(ctx context.Context) error {
 	}
 }
 
-// nextSurplus picks the node that the group would terminate next. It returns false if the group has its earlier size, if an
-// autoscaler raised it or if all nodes are protected.
-func (u *updater) nextSurplus() (instance, bool) {
+// nextSurplus returns the instance that the group would terminate next. ok is false if the group has its size before the
+// update, if an autoscaler has raised that size, or if all instances are protected.
+func (u *updater) nextSurplus() (i instance, ok bool) {
 	u.region.mu.Lock()
 	defer u.region.mu.Unlock()
 	g, before := u.region.groups[u.group.group], u.group.before

@@ -15,7 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// awaitEnd waits for the end of the newest update and returns it as EKS describes it.
+// waitForEnd waits until the newest update has ended and returns the update as EKS describes it.
 func (m *managed) waitForEnd() *ekstypes.Update {
 	m.t.Helper()
 	return m.update(m.waitForUpdate(awscloud.UpdateState.Ended).ID)
@@ -61,7 +61,7 @@ func TestUpdateReplacesTheNodes(t *testing.T) {
 	equal(t, "maximum", must(m.Group(m.group))(t).Max, 4)
 }
 
-// TestEKSUpdateRaisesGroupSizeBySurge checks by how much the group's size is raised (EKS E21, E22).
+// TestEKSUpdateRaisesGroupSizeBySurge checks by how many instances an update raises the group's size (EKS E21, E22).
 func TestEKSUpdateRaisesGroupSizeBySurge(t *testing.T) {
 	for name, test := range map[string]struct {
 		nodes                         []int // by zone
@@ -111,8 +111,8 @@ func TestMissingNewNodesFailTheUpdate(t *testing.T) {
 	equal(t, "what is shown", [2]string{string(n.Status), *n.ReleaseVersion}, [2]string{"ACTIVE", release132})
 }
 
-// TestBlockedDrain checks that the update's error names the node (EKS E42, E52), and that a second update keeps the nodes that
-// the first has replaced (EKS E31).
+// TestBlockedDrain checks that the error of an update with a blocked drain names the node (EKS E42, E52). A second update must
+// keep the nodes that the first update has replaced (EKS E31).
 func TestBlockedDrain(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{DrainLimit: 300 * time.Millisecond, Seed: 3}, minimal)
 	blocked := must(m.Group(m.group))(t).Instances[0].Node
@@ -274,7 +274,7 @@ func (n *drainRecorder) DeletePods(_ context.Context, node string, _ time.Durati
 	return nil
 }
 
-// callsFor lists the nodes of a method's calls, in order.
+// nodesOf lists the nodes of a method's calls, in order.
 func (n *drainRecorder) nodesOf(verb string) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -341,7 +341,7 @@ func TestSeedDecidesOrderOfNodes(t *testing.T) {
 	}
 }
 
-// TestParallelDrains checks that as many nodes are drained at the same time as may be unavailable, and that a failure names them all (EKS
+// TestParallelDrains checks that maxUnavailable nodes are drained at the same time, and that a failure names all of them (EKS
 // E40).
 func TestParallelDrains(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{DrainLimit: 500 * time.Millisecond}, func(s *awscloud.NodegroupSpec) { s.MaxUnavailable = 2 })

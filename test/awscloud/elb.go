@@ -19,8 +19,8 @@ func elbOperations() map[string]operation {
 	}
 }
 
-// targetGroup returns the target group that a request names. Target groups of other accounts exist, but these credentials may not
-// see them.
+// targetGroup returns the target group that a request names. It fails for a target group of another account, which the
+// credentials may not read.
 func (r *region) targetGroup(arn *string) (*targetGroup, error) {
 	g, ok := r.balancers.groups[aws.ToString(arn)]
 	switch {
@@ -46,7 +46,8 @@ func (r *region) describeTargetGroupAttributes(in *lb.DescribeTargetGroupAttribu
 	}}, nil
 }
 
-// describeTargetHealth describes all targets, or those that are asked for. An unregistered one is shown as unused.
+// describeTargetHealth describes all targets, or only the requested targets. A requested target that is not registered is shown
+// as unused.
 func (r *region) describeTargetHealth(in *lb.DescribeTargetHealthInput) (*lb.DescribeTargetHealthOutput, error) {
 	g, err := r.targetGroup(in.TargetGroupArn)
 	if err != nil {
@@ -77,7 +78,7 @@ func (r *region) describeTargetHealth(in *lb.DescribeTargetHealthInput) (*lb.Des
 	return out, nil
 }
 
-// portOf returns the target's port. The default is 80, the port of every group.
+// portOf returns the target's port. The default is 80, the port of every target group.
 func portOf(t lt.TargetDescription) int32 {
 	if t.Port == nil {
 		return 80

@@ -13,8 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// TestTargetsDrain registers and deregisters targets through the API. A deregistered target drains for the delay and is unused
-// after that.
+// TestTargetsDrain checks that a target that was deregistered through the API drains for the delay and is unused after that.
 func TestTargetsDrain(t *testing.T) {
 	c, _ := start(t, shortTimes())
 	client := lb.NewFromConfig(config(c))
@@ -55,7 +54,7 @@ func TestTargetsDrain(t *testing.T) {
 	equal(t, "events", states, []string{"10.0.0.7 healthy", "10.0.0.8 healthy", "10.0.0.7 draining", "10.0.0.7 gone"})
 }
 
-// TestTargetGroupsAreRefused asks for target groups that do not exist or belong to another account.
+// TestTargetGroupsAreRefused checks the errors for target groups that do not exist or belong to another account.
 func TestTargetGroupsAreRefused(t *testing.T) {
 	c, _ := start(t, shortTimes())
 	client := lb.NewFromConfig(config(c))

@@ -12,7 +12,7 @@ type apiError struct {
 	Status        int
 }
 
-// asAPIError returns err as the API shows it. An error of another type becomes an InternalFailure.
+// asAPIError converts err to the error that the API returns. An error of another type becomes an InternalFailure.
 func asAPIError(err error) *apiError {
 	if e := (*apiError)(nil); errors.As(err, &e) {
 		return e
@@ -27,12 +27,13 @@ func clientError(code, format string, args ...any) *apiError {
 	return &apiError{Code: code, Message: fmt.Sprintf(format, args...), Status: http.StatusBadRequest}
 }
 
-// validationError returns the ValidationError that Auto Scaling answers to nearly everything it refuses.
+// validationError returns a ValidationError, with which Auto Scaling refuses nearly all invalid requests.
 func validationError(format string, args ...any) *apiError {
 	return clientError("ValidationError", format, args...)
 }
 
-// notModelledError refuses a request that AWS would accept and the stand-in does not model. The SDK does not retry status 501.
+// notModelledError returns the error for a request that AWS would accept and that the stand-in does not model. The SDK does not
+// retry its status, 501.
 func notModelledError(format string, args ...any) *apiError {
 	return &apiError{
 		Code:    "NotModelled",

@@ -7,17 +7,17 @@ import (
 	"sync"
 )
 
-// InjectFault makes the next calls of an operation fail.
+// Fault describes how the next calls of an operation fail.
 type Fault struct {
 	Service   string // autoscaling, ec2, eks, elasticloadbalancing, iam, ssm, sts; empty: any
 	Operation string // empty: any
-	Times     int    // how many calls; 0 means one, a negative number means all until ClearFaults
+	Times     int    // number of calls that fail; 0 means one, a negative number means all until ClearFaults
 
-	Code    string // error code of the answer; empty: the connection is closed without one
+	Code    string // error code of the answer; empty: the connection is closed without an answer
 	Status  int    // HTTP status; 0: the status that AWS sends with the code
 	Message string // empty: the message that AWS sends with the code
 
-	// AfterEffect carries the call out before it fails. The change is made, but the client gets an error.
+	// AfterEffect makes the call take effect before it fails: the change is made, but the client gets an error.
 	AfterEffect bool
 }
 
@@ -25,7 +25,7 @@ func (f Fault) matches(service, operation string) bool {
 	return (f.Service == "" || f.Service == service) && (f.Operation == "" || f.Operation == operation)
 }
 
-// write returns the error that the client gets.
+// answer returns the error that the client gets.
 func (f Fault) answer() *apiError {
 	status, message := usualStatusAndMessage(f.Code)
 	return &apiError{Code: f.Code, Message: cmp.Or(f.Message, message), Status: cmp.Or(f.Status, status)}
@@ -59,15 +59,15 @@ type faultPlan struct {
 	problem CredentialProblem
 }
 
-// takeFault removes and returns the fault of a call, if one is planned.
-func (p *faultPlan) takeFault(service, operation string) (Fault, bool) {
+// takeFault returns the planned fault for a call and counts its use. ok is false if no fault is planned.
+func (p *faultPlan) takeFault(service, operation string) (f Fault, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := slices.IndexFunc(p.pending, func(f Fault) bool { return f.matches(service, operation) })
 	if i < 0 {
 		return Fault{}, false
 	}
-	f := p.pending[i]
+	f = p.pending[i]
 	switch {
 	case f.Times == 1 || f.Times == 0:
 		p.pending = slices.Delete(p.pending, i, i+1)
@@ -77,14 +77,15 @@ func (p *faultPlan) takeFault(service, operation string) (Fault, bool) {
 	return f, true
 }
 
-// InjectFault makes calls fail. Faults for the same operation are used in the order in which they were added.
+// InjectFault makes the next calls that match f fail. Faults for the same operation are used in the order in which they were
+// added.
 func (c *Cloud) InjectFault(f Fault) {
 	c.faults.mu.Lock()
 	defer c.faults.mu.Unlock()
 	c.faults.pending = append(c.faults.pending, f)
 }
 
-// ClearFaults removes the faults that were not used yet.
+// ClearFaults removes all faults that are still pending.
 func (c *Cloud) ClearFaults() {
 	c.faults.mu.Lock()
 	defer c.faults.mu.Unlock()
@@ -108,7 +109,8 @@ func (c *Cloud) RejectCredentials(p CredentialProblem) {
 	c.faults.problem = p
 }
 
-// credentialError returns a service's error for rejected credentials, or nil if it accepts them. Each service has its own code.
+// credentialError returns the service's error for rejected credentials, or nil if credentials are accepted. The codes differ by
+// service.
 func (p *faultPlan) credentialError(service string) *apiError {
 	p.mu.Lock()
 	defer p.mu.Unlock()

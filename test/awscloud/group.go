@@ -27,7 +27,8 @@ func suspendableProcesses() []string {
 	}
 }
 
-// group is one Auto Scaling group. Snapshots share its maps and slices, so these are replaced and never changed in place.
+// group is one Auto Scaling group. Views for lagging reads share its maps and slices, so these are replaced and never changed
+// in place.
 type group struct {
 	spec      GroupSpec // as it was created; the fields below can change later
 	name, arn string
@@ -37,17 +38,17 @@ type group struct {
 	template          *at.LaunchTemplateSpecification
 	mixed             *at.MixedInstancesPolicy
 	config            string
-	suspended         map[string]time.Time // since when
+	suspended         map[string]time.Time // processes, and since when they are suspended
 	activities        []at.Activity
 
 	cause      string               // why the desired capacity last changed; the next activity reports it
-	blocked    map[string]time.Time // zones with a failed launch, and how long the group avoids them
+	blocked    map[string]time.Time // zones with a failed launch, and until when the group avoids them
 	unbalanced time.Time            // since when the zones differ by more than one; zero if they do not
 }
 
 func (g *group) isSuspended(process string) bool { _, ok := g.suspended[process]; return ok }
 
-// suspend suspends the processes, and resume resumes them.
+// suspend suspends the processes. A process that is already suspended keeps its time.
 func (g *group) suspend(names []string, now time.Time) {
 	g.suspended = maps.Clone(g.suspended)
 	for _, p := range names {
@@ -64,7 +65,7 @@ func (g *group) resume(names []string) {
 	}
 }
 
-// setDesired changes the desired capacity and remembers why.
+// setDesired changes the desired capacity and adds the reason to the cause of the next activity.
 func (g *group) setDesired(n int, now time.Time, why string) {
 	if n != g.desired {
 		g.cause += causeSentence(now, "%s changing the desired capacity from %d to %d.  ", why, g.desired, n)
@@ -78,7 +79,7 @@ func (g *group) takeCause() string {
 	return c
 }
 
-// blockedZones lists the zones in which the group does not launch for now.
+// blockedZones returns true for each zone in which the group does not launch at the time now.
 func (g *group) blockedZones(now time.Time) map[string]bool {
 	out := map[string]bool{}
 	for z, until := range g.blocked {
@@ -87,7 +88,7 @@ func (g *group) blockedZones(now time.Time) map[string]bool {
 	return out
 }
 
-// adjustGroup moves a group towards its desired capacity and towards equal zones.
+// adjustGroup launches and terminates instances to reach the desired capacity and to balance the zones.
 func (r *region) adjustGroup(g *group, now time.Time) {
 	r.terminateUnhealthy(g, now)
 	members := r.liveMembers(g.name)
@@ -100,7 +101,7 @@ func (r *region) adjustGroup(g *group, now time.Time) {
 	r.rebalance(g, r.liveMembers(g.name), now)
 }
 
-// terminateUnhealthy terminates the instances whose machine has stopped. The group then launches the missing instances.
+// terminateUnhealthy terminates the unhealthy instances. launchMissing then replaces them.
 func (r *region) terminateUnhealthy(g *group, now time.Time) {
 	if g.isSuspended(processReplaceUnhealthy) || g.isSuspended(processHealthCheck) || g.isSuspended(processTerminate) {
 		return
@@ -113,8 +114,8 @@ func (r *region) terminateUnhealthy(g *group, now time.Time) {
 	}
 }
 
-// launchMissing launches up to the desired capacity, each instance in the zone with the fewest. If a launch fails in a zone, the
-// group avoids the zone for a while and tries the next zone (balanced best effort).
+// launchMissing launches instances until the group has its desired capacity, each in the zone with the fewest instances. If a
+// launch fails in a zone, the group avoids the zone for a while and tries the next zone (balanced best effort).
 func (r *region) launchMissing(g *group, members []instance, now time.Time) {
 	n, have, blocked := countByZone(members), totalUnits(members), g.blockedZones(now)
 	cause := causeSentence(now, "an instance was started in response to a difference between desired and actual capacity, increasing the capacity from %d to %d.", have, g.desired)
@@ -134,14 +135,14 @@ func (r *region) launchMissing(g *group, members []instance, now time.Time) {
 	}
 }
 
-// avoidZone records a failed launch. The group avoids the zone until the time for a retry.
+// avoidZone records a failed launch in the zone, and makes the group avoid the zone for Options.CapacityRetry.
 func (r *region) avoidZone(g *group, zone string, now time.Time, err error) {
 	r.recordFailedLaunch(g, now, asAPIError(err).Message)
 	g.blocked = maps.Clone(g.blocked)
 	g.blocked[zone] = now.Add(r.opts.CapacityRetry)
 }
 
-// terminateSurplus shrinks a group that has more than its desired capacity, without any drain.
+// terminateSurplus shrinks a group that has more than its desired capacity. It does not drain the nodes.
 func (r *region) terminateSurplus(g *group, members []instance, now time.Time) {
 	have := totalUnits(members)
 	for _, i := range surplusInstances(members, g.desired) {
@@ -151,8 +152,8 @@ func (r *region) terminateSurplus(g *group, members []instance, now time.Time) {
 	}
 }
 
-// rebalance launches one instance in the emptiest zone when the zones have differed by more than one for a while. Then the group
-// has one instance too many. Once the new instance is in service, one is terminated in the fullest zone.
+// rebalance launches one instance in the emptiest zone if the zones have differed by more than one instance for
+// Options.Rebalance. Once the new instance is in service, terminateSurplus terminates an instance in the fullest zone.
 func (r *region) rebalance(g *group, members []instance, now time.Time) {
 	_, to, uneven := chooseRebalanceZones(g.spec.Zones, members, g.blockedZones(now))
 	if !uneven || g.isSuspended(processAZRebalance) || g.isSuspended(processLaunch) {
@@ -177,7 +178,8 @@ func (r *region) rebalance(g *group, members []instance, now time.Time) {
 	r.instances[i.id] = i
 }
 
-// launchInstance starts one instance in a zone. It fails as EC2 does: no capacity, unknown image, unknown template.
+// launchInstance starts one instance in a zone. It fails with EC2's errors for missing capacity or addresses, an unknown image
+// or an unknown template.
 func (r *region) launchInstance(g *group, zone string, now time.Time, cause string) (instance, error) {
 	spec, err := r.resolveLaunchSpec(g)
 	if err != nil {
@@ -227,7 +229,7 @@ func (r *region) newInstance(g *group, zone string, spec launchSpec, now time.Ti
 	}
 }
 
-// nodeName returns the private DNS name of an address. The oldest region has a shorter domain.
+// nodeName returns the private DNS name of the address 10.0.third.fourth. The oldest region, us-east-1, has a shorter domain.
 func (r *region) nodeName(third, fourth int) string {
 	domain := r.opts.Region + ".compute.internal"
 	if r.opts.Region == "us-east-1" {
@@ -236,7 +238,7 @@ func (r *region) nodeName(third, fourth int) string {
 	return fmt.Sprintf("ip-10-0-%d-%d.%s", third, fourth, domain)
 }
 
-// terminate takes an instance out of its group and stops it.
+// terminate starts the termination of an instance: after a lifecycle hook and the drain of its targets, its machine stops.
 func (r *region) terminate(g *group, i instance, now time.Time, cause string) at.Activity {
 	after := beginTermination(i, g.spec.TerminatingHook, r.opts, now)
 	if drained := r.deregisterInstance(g, i, now); drained.After(now) && !isStopped(i) {
@@ -247,7 +249,7 @@ func (r *region) terminate(g *group, i instance, now time.Time, cause string) at
 	return g.activities[len(g.activities)-1]
 }
 
-// isAllSpot and isAllOnDemand report the purchase options of a mixed instances policy. The default is On-Demand only.
+// isAllSpot reports whether a mixed instances policy launches only Spot instances.
 func isAllSpot(d *at.InstancesDistribution) bool {
 	return d != nil && aws.ToInt32(d.OnDemandBaseCapacity) == 0 &&
 		d.OnDemandPercentageAboveBaseCapacity != nil && *d.OnDemandPercentageAboveBaseCapacity == 0

@@ -146,8 +146,8 @@ func TestTerminateShrinks(t *testing.T) {
 	equal(t, "zones", counts(s), [3]int{0, 1, 1})
 }
 
-// AWS does not document whether a repeated call shrinks the group again for the same instance. The stand-in does so, and a client
-// must not repeat the call.
+// AWS does not document whether a repeated call for the same instance shrinks the group again. In the stand-in it does, so that
+// a client that repeats the call fails its tests.
 func TestRepeatedTerminateShrinksGroupAgain(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1, 1, 1}, func(s *awscloud.GroupSpec) { s.TerminatingHook = time.Hour })
@@ -337,7 +337,7 @@ func TestSuspendedProcesses(t *testing.T) {
 	wantCode(t, err, "ValidationError")
 }
 
-// recordChange waits until the groups have been updated a few times, so that immediate changes are done.
+// settle waits for a few ticks, so that immediate changes have been made.
 func settle(t *testing.T, c *awscloud.Cloud) {
 	t.Helper()
 	n := 0

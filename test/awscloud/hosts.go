@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// hostAttempts is the number of attempts for a call of a NodeHost. After that the error is reported.
+// hostAttempts is the maximum number of attempts for a NodeHost call. After the last attempt the error is reported.
 const hostAttempts = 5
 
-// nodeEffect is one call to make on a NodeHost.
+// nodeEffect is a kind of NodeHost call.
 type nodeEffect int
 
 const (
@@ -31,7 +31,7 @@ func (e nodeEffect) apply(ctx context.Context, h NodeHost, m Machine) error {
 	}
 }
 
-// hostQueue calls the NodeHost for one effect after another, in order and without the region's lock.
+// hostQueue makes the calls of the NodeHost one after another, in order and without the region's lock.
 type hostQueue struct {
 	host  NodeHost
 	retry time.Duration // between two attempts
@@ -51,7 +51,7 @@ func newHostQueue(host NodeHost, retry time.Duration) *hostQueue {
 	return &hostQueue{host: host, retry: retry, wake: make(chan struct{}, 1)}
 }
 
-// enqueue queues calls. Without a host it does nothing.
+// enqueue adds calls for a machine to the queue. Without a host it does nothing.
 func (q *hostQueue) enqueue(m Machine, effects ...nodeEffect) {
 	if q.host == nil || len(effects) == 0 {
 		return
@@ -85,13 +85,13 @@ func (q *hostQueue) run(ctx context.Context) {
 	}
 }
 
-func (q *hostQueue) next() (nodeCall, bool) {
+func (q *hostQueue) next() (call nodeCall, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.queue) == 0 {
 		return nodeCall{}, false
 	}
-	call := q.queue[0]
+	call = q.queue[0]
 	q.queue = q.queue[1:]
 	return call, true
 }
@@ -114,7 +114,7 @@ func (q *hostQueue) errors() []error {
 	return slices.Clone(q.errs)
 }
 
-// sleep returns after d. If ctx ends first, it returns the error of ctx.
+// sleep waits for d. If ctx ends first, it returns the error of ctx.
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

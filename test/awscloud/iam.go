@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 )
 
-// callerOperation returns an operation that calls f, which only reads data about callers.
+// callerOperation returns an operation that calls f with the request's caller. f only reads.
 func callerOperation[In, Out any](f func(callerContext, *In) (*Out, error)) operation {
 	return operation{decode: func(form url.Values) (handler, error) {
 		in := new(In)
@@ -38,10 +38,11 @@ func getCallerIdentity(a callerContext, _ *sts.GetCallerIdentityInput) (*sts.Get
 	}, nil
 }
 
-// simulationPage is the maximum number of results in an answer. IAM may send fewer results than were asked for at any time.
+// simulationPage is the maximum number of results in an answer. It is small, because IAM may always send fewer results than
+// were requested.
 const simulationPage = 2
 
-// parseMarker returns the index at which a page begins.
+// parseMarker returns the index at which the page of a marker begins.
 func parseMarker(marker *string, most int) (int, error) {
 	from, err := strconv.Atoi(aws.ToString(marker))
 	if marker != nil && (err != nil || from < 0 || from > most) {
@@ -50,7 +51,8 @@ func parseMarker(marker *string, most int) (int, error) {
 	return from, nil
 }
 
-// simulatePrincipalPolicy decides each action on each resource by the same policies that limit requests.
+// simulatePrincipalPolicy decides each action on each resource by the policies with which the stand-in also authorizes
+// requests.
 func simulatePrincipalPolicy(a callerContext, in *iam.SimulatePrincipalPolicyInput) (*iam.SimulatePrincipalPolicyOutput, error) {
 	principal := aws.ToString(in.PolicySourceArn)
 	if !strings.Contains(principal, ":iam:") {
@@ -85,7 +87,7 @@ func simulatePrincipalPolicy(a callerContext, in *iam.SimulatePrincipalPolicyInp
 	return out, nil
 }
 
-// simulate returns the result for one action. If resources are named, missing context values are listed with their resource.
+// simulate returns the result for one action. With resources, it lists missing context values for each resource.
 func (c caller) simulate(action string, resources []string, known map[string][]string) iamtypes.EvaluationResult {
 	if len(resources) == 0 {
 		decision, missing := c.decide(action, "*", known)
@@ -106,14 +108,16 @@ func (c caller) simulate(action string, resources []string, known map[string][]s
 	return all
 }
 
-// unknownEntityError returns IAM's error for an ARN of no known user or role. A role's ARN must contain the role's path.
+// unknownEntityError returns IAM's error for the ARN of an unknown user or role. The ARN of a role must contain the role's
+// path.
 func unknownEntityError(principal string) *apiError {
 	kind, name, _ := strings.Cut(principal[strings.LastIndexByte(principal, ':')+1:], "/")
 	return &apiError{Code: "NoSuchEntity", Message: fmt.Sprintf("The %s with name %s cannot be found.", kind, name), Status: http.StatusNotFound}
 }
 
-// sameAuthorization refuses actions of several services in one request. IAM accepts actions together if they are authorized by
-// the same kinds of resources. The stand-in does not model these kinds, but two services never share them.
+// sameAuthorization returns an error for actions of several services in one request. IAM accepts several actions only if all
+// are authorized by the same kinds of resources. The stand-in does not model these kinds. Actions of two services always have
+// different kinds.
 func sameAuthorization(actions []string) error {
 	var first string
 	for _, action := range actions {

@@ -6,7 +6,7 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 )
 
-// power is the instance's state in EC2. It differs from the lifecycle state in its group.
+// power is the state of an instance in EC2. Its Auto Scaling group has a lifecycle state of its own for the instance.
 type power int
 
 const (
@@ -16,7 +16,7 @@ const (
 	powerTerminated
 )
 
-// instance is one EC2 instance and its place in a group. Instances are values: a change replaces the whole.
+// instance is one EC2 instance and its membership in a group. Instances are values: every change stores a new value.
 type instance struct {
 	id, group, zone, subnet string
 	number                  int // order of launch
@@ -26,7 +26,7 @@ type instance struct {
 
 	state     at.LifecycleState
 	hookUntil time.Time // end of Terminating:Wait
-	heldUntil time.Time // while load balancers drain it, before its group stops the machine
+	heldUntil time.Time // end of the drain by load balancers, before the group stops the machine
 	unhealthy bool
 	protected bool
 	rebalance bool // launched by AZRebalance, beyond the desired capacity
@@ -42,8 +42,8 @@ type instance struct {
 	forgotten  bool      // EC2 no longer describes it
 }
 
-// removeDrained returns the instance at time now, if nothing but time changed it: booted, after its hook, stopped, gone. It takes one step
-// per call, and the next tick takes the next step.
+// advanceInstance returns the instance after the changes that time brings: it boots, its hook ends, it stops, it is gone. Each
+// call makes at most one of these steps. The next tick makes the next step.
 func advanceInstance(i instance, o Options, now time.Time) instance {
 	switch {
 	case i.state == at.LifecycleStateTerminatingWait && !now.Before(i.hookUntil):
@@ -64,7 +64,7 @@ func advanceInstance(i instance, o Options, now time.Time) instance {
 	return i
 }
 
-// advancePower takes the machine to its next state once the time of its present state is over.
+// advancePower returns the instance with the next state of its machine.
 func advancePower(i instance, o Options, now time.Time) instance {
 	switch i.power {
 	case powerPending:
@@ -94,7 +94,8 @@ func shutDown(i instance, o Options, now time.Time) instance {
 	return i
 }
 
-// beginTermination starts the termination of an instance by its group. A hook first keeps a running instance in Terminating:Wait.
+// beginTermination starts the termination of an instance by its group. With a hook, a running instance first waits in
+// Terminating:Wait.
 func beginTermination(i instance, hook time.Duration, o Options, now time.Time) instance {
 	if hook > 0 && !isStopped(i) {
 		i.state, i.hookUntil = at.LifecycleStateTerminatingWait, now.Add(hook)
@@ -104,8 +105,8 @@ func beginTermination(i instance, hook time.Duration, o Options, now time.Time) 
 	return shutDown(i, o, now)
 }
 
-// beginTerminationAfterDrain starts the termination of an instance that load balancers must drain first. Its group waits for the drain before it
-// stops the machine. A hook's time runs in parallel.
+// beginTerminationAfterDrain starts the termination of an instance that load balancers must drain first. The group stops the
+// machine when the drain and the hook have ended. Both run in parallel.
 func beginTerminationAfterDrain(i instance, hook time.Duration, drained, now time.Time) instance {
 	if hook > 0 {
 		i.state, i.hookUntil = at.LifecycleStateTerminatingWait, now.Add(max(hook, drained.Sub(now)))
@@ -130,7 +131,7 @@ func nodeEffects(before, after instance) []nodeEffect {
 	return out
 }
 
-// healthStatus returns the health status that the group shows.
+// healthStatus returns the instance's health as the group shows it.
 func healthStatus(i instance) string {
 	if i.unhealthy {
 		return "Unhealthy"

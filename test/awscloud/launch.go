@@ -14,14 +14,14 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 )
 
-// launchCall is a LaunchInstances call. It is found by its client token.
+// launchCall is an earlier or running LaunchInstances call. region.launches contains it by its client token.
 type launchCall struct {
 	in  as.LaunchInstancesInput
 	out *as.LaunchInstancesOutput // nil while the call is in progress
 }
 
-// launchOperation returns the operation LaunchInstances. It waits without the lock, so a second call with the same token finds the
-// first in progress. It uses the stand-in's context, so it continues when its client has disconnected.
+// launchOperation returns the operation LaunchInstances. The operation waits without the lock, so that a second call with the
+// same token meets the first call in progress. It continues when its client disconnects.
 func launchOperation() operation {
 	return operation{mutating: true, decode: func(form url.Values) (handler, error) {
 		in := &as.LaunchInstancesInput{}
@@ -48,7 +48,7 @@ func (r *region) launchInstances(ctx context.Context, in *as.LaunchInstancesInpu
 	return out, err
 }
 
-// beginLaunch checks a call and records its token. It returns the earlier output if the call is a repetition.
+// beginLaunch checks a call and records its token. If the call is a repetition, beginLaunch returns the earlier output.
 func (r *region) beginLaunch(in *as.LaunchInstancesInput) (*as.LaunchInstancesOutput, error) {
 	if err := checkToken(in.ClientToken); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (r *region) beginLaunch(in *as.LaunchInstancesInput) (*as.LaunchInstancesOu
 	return nil, nil
 }
 
-// clientToken matches the tokens that the API reference allows.
+// clientToken matches the client tokens that the API accepts (API reference, LaunchInstances).
 var clientToken = regexp.MustCompile(`^[A-Za-z0-9\-_/]{1,64}$`)
 
 func checkToken(token *string) error {
@@ -79,9 +79,9 @@ func checkToken(token *string) error {
 	return nil
 }
 
-// checkLaunchInstances returns the group and the zone of the launch, or the error of a call that the API refuses.
-func (r *region) checkLaunchInstances(in *as.LaunchInstancesInput) (*group, string, error) {
-	g, err := r.groupToChange(in.AutoScalingGroupName)
+// checkLaunchInstances returns the group and the zone of the launch, or the error with which the API refuses the call.
+func (r *region) checkLaunchInstances(in *as.LaunchInstancesInput) (g *group, zone string, err error) {
+	g, err = r.groupToChange(in.AutoScalingGroupName)
 	if err != nil {
 		return nil, "", err
 	}
@@ -103,11 +103,12 @@ func (r *region) checkLaunchInstances(in *as.LaunchInstancesInput) (*group, stri
 	case g.desired+n > g.max:
 		return nil, "", validationError("The requested capacity %d would bring the desired capacity %d above max value %d for the AutoScalingGroup.", n, g.desired, g.max)
 	}
-	zone, err := requestedZone(g.spec.Zones, in)
+	zone, err = requestedZone(g.spec.Zones, in)
 	return g, zone, err
 }
 
-// requestedZone returns the one zone that a request specifies by name, id or subnet.
+// requestedZone returns the zone that a request specifies by name, id or subnet. It fails if the request does not specify
+// exactly one zone.
 func requestedZone(zones []string, in *as.LaunchInstancesInput) (string, error) {
 	if len(in.AvailabilityZones) > 1 || len(in.AvailabilityZoneIds) > 1 || len(in.SubnetIds) > 1 {
 		return "", validationError("LaunchInstances takes one Availability Zone or subnet")
@@ -127,7 +128,7 @@ func requestedZone(zones []string, in *as.LaunchInstancesInput) (string, error) 
 	return "", validationError("AvailabilityZones or SubnetIds must be specified for groups with multiple Availability Zones")
 }
 
-// finishLaunch launches as many instances as it can and remembers the answer under the token. It does not remember a refusal.
+// finishLaunch launches as many instances as it can and stores the answer for the token. A refusal is not stored.
 func (r *region) finishLaunch(in *as.LaunchInstancesInput, now time.Time) (*as.LaunchInstancesOutput, error) {
 	g, zone, err := r.checkLaunchInstances(in)
 	if err != nil {
@@ -154,7 +155,7 @@ func (r *region) finishLaunch(in *as.LaunchInstancesInput, now time.Time) (*as.L
 	return out, nil
 }
 
-// launchUnits launches instances until they have the requested units, in one zone. It stops at the first failure.
+// launchUnits launches instances in one zone until they have the requested capacity units. It stops at the first failure.
 func (r *region) launchUnits(g *group, zone string, asked int, now time.Time) (launched []instance, failure *apiError) {
 	for totalUnits(launched) < asked {
 		i, err := r.launchInstance(g, zone, now, causeSentence(now, "a user request launched instances synchronously."))

@@ -61,7 +61,7 @@ func TestLaunchInstancesIsAsSlowAsConfigured(t *testing.T) {
 	equal(t, "desired", status(t, c).Desired, 4)
 }
 
-// The call takes effect even if the client disconnects.
+// TestLaunchInstancesContinuesIfClientDisconnects checks that the call takes effect even if its client disconnects.
 func TestLaunchInstancesContinuesIfClientDisconnects(t *testing.T) {
 	o := shortTimes()
 	o.LaunchCall = time.Second
@@ -171,7 +171,8 @@ func TestLaunchInstancesRejectsInvalidRequests(t *testing.T) {
 	}
 }
 
-// A refused call does not use up its token. The same call succeeds once the reason for the refusal is gone.
+// TestLaunchInstancesAfterARefusal checks that a refused call does not use its token. The same call succeeds once the reason
+// for the refusal is gone.
 func TestLaunchInstancesAfterARefusal(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1, 1, 1}, func(s *awscloud.GroupSpec) { s.Max = 3 })

@@ -11,7 +11,7 @@ import (
 // Request is one call that reached the stand-in.
 type Request struct {
 	Time      time.Time         `json:"time"`
-	Service   string            `json:"service"` // of the credential scope: autoscaling, ec2, eks, iam, ssm, sts
+	Service   string            `json:"service"` // from the credential scope: autoscaling, ec2, eks, iam, ssm, sts
 	Region    string            `json:"region"`
 	Operation string            `json:"operation"`
 	Mutating  bool              `json:"mutating"` // the request asked for a change; a DryRun does not
@@ -34,7 +34,7 @@ func (l *requestLog) add(r Request) {
 	defer l.mu.Unlock()
 	l.requests = append(l.requests, r)
 	if l.out != nil {
-		_ = json.NewEncoder(l.out).Encode(r) // a log that cannot be written must not fail the call it is about
+		_ = json.NewEncoder(l.out).Encode(r) // an error of the log must not make the request fail
 	}
 }
 

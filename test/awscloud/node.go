@@ -23,7 +23,7 @@ const (
 	AnnotationKubelet = "test.kubectl-nodeupgrade/kubelet"
 )
 
-// Machine is the data that a booting instance gives to the cluster.
+// Machine contains the facts about an instance from which its Node is created.
 type Machine struct {
 	Name       string // ip-10-0-1-23.ec2.internal
 	InstanceID string
@@ -40,19 +40,19 @@ type Machine struct {
 	ReadyAfter     time.Duration // from the creation of the Node until it is Ready; 0: at once
 }
 
-// NodeHost joins instances to a cluster. The stand-in calls its methods one after another, in the order of events. It repeats a
-// call after an error, so each method must succeed if its work is already done.
+// NodeHost joins instances to a cluster. The stand-in calls its methods one after another, in the order of events. After an
+// error the stand-in repeats the call, so each method must succeed if its work is already done.
 type NodeHost interface {
 	// Boot creates the Node of a machine that has booted.
 	Boot(ctx context.Context, m Machine) error
 	// StopKubelet ends the heartbeats of a Node whose machine has stopped.
 	StopKubelet(ctx context.Context, name string) error
-	// DeleteNode deletes the Node of a machine that is gone, as the cloud's node lifecycle controller does.
+	// DeleteNode deletes the Node of a terminated machine, as the cloud's node lifecycle controller does.
 	DeleteNode(ctx context.Context, name string) error
 }
 
-// KubeNodes returns a NodeHost that creates and deletes the Nodes of a real API server. The simulated kubelets there set
-// readiness and send heartbeats.
+// KubeNodes returns a NodeHost that creates and deletes Nodes through a real API server. Simulated kubelets set the conditions
+// of these Nodes and send heartbeats.
 func KubeNodes(client kubernetes.Interface) NodeHost { return kubeNodes{client} }
 
 type kubeNodes struct{ client kubernetes.Interface }
@@ -93,7 +93,7 @@ func (k kubeNodes) DeleteNode(ctx context.Context, name string) error {
 	return nil
 }
 
-// newNode returns the Node as its kubelet and the cloud provider write it at registration. The simulated kubelet sets its
+// newNode returns the Node as the kubelet and the cloud provider create it, without conditions. The simulated kubelet sets the
 // conditions.
 func newNode(m Machine) *corev1.Node {
 	arch := map[string]string{"x86_64": "amd64"}[m.Arch]
@@ -135,8 +135,8 @@ func newNode(m Machine) *corev1.Node {
 	}
 }
 
-// machineSize returns the size of a general purpose instance type. The number of pods is the limit of the VPC CNI
-// (amazon-eks-ami, eni-max-pods.txt). An unknown type has the size of a large one.
+// machineSize returns the CPU, memory and pods of a general purpose instance type. The number of pods is the limit of the VPC
+// CNI (amazon-eks-ami, eni-max-pods.txt). An unknown type has the size of m5.large.
 func machineSize(kind string) corev1.ResourceList {
 	cpu, memory, pods := "2", "8Gi", "29"
 	switch kind {

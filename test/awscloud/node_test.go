@@ -61,7 +61,7 @@ func TestBootedMachineGetsANodeObject(t *testing.T) {
 	}
 }
 
-// failingHost is a recorder whose first calls fail.
+// failingHost is a recorder whose first calls of StopKubelet fail.
 type failingHost struct {
 	recorder
 	left atomic.Int32

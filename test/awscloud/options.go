@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Options configure a [Cloud]. If a field is zero, the default in its comment applies. A duration of one nanosecond means
-// immediately.
+// Options configure a [Cloud]. The comment of a field ends with its default. To make something happen immediately, set its
+// duration to one nanosecond.
 type Options struct {
 	Nodes   NodeHost  // joins instances to a cluster; nil: instances have no Node
 	Region  string    // us-east-1; every other region is empty

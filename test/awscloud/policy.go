@@ -11,7 +11,7 @@ import (
 	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 )
 
-// policyDocument is the modelled part of an IAM policy. Other members are refused.
+// policyDocument is the modelled part of an IAM policy. parsePolicy refuses other members.
 type policyDocument struct {
 	Version, ID string
 	Statement   []policyStatement
@@ -56,15 +56,17 @@ func parsePolicy(text []byte) (policyDocument, error) {
 	return p, nil
 }
 
-// question asks policies whether a caller may use an action on a resource. context contains the known values.
+// question is the input of a policy decision: whether a caller may use an action on a resource. context contains the known
+// values of condition keys.
 type question struct {
 	action, resource string
 	username         string // the value of ${aws:username}; "" for a role
 	context          map[string][]string
 }
 
-// decidePolicies decides as IAM does. A deny in any statement wins, and an action that no statement allows is denied. missing
-// lists the condition keys without a known value. A condition on such a key is false, unless its operator tests for inequality.
+// decidePolicies decides as IAM does. A deny in any statement takes precedence, and an action that no statement allows is
+// denied. missing lists the condition keys without a known value. A condition on such a key is false, unless its operator tests
+// for inequality.
 func decidePolicies(documents []policyDocument, q question) (d iamtypes.PolicyEvaluationDecisionType, missing []string) {
 	d = iamtypes.PolicyEvaluationDecisionTypeImplicitDeny
 	for _, document := range documents {
@@ -97,7 +99,8 @@ func (s policyStatement) covers(q question) bool {
 	})
 }
 
-// conditionsHold reports whether all conditions of the statement are true, and lists the keys without a value.
+// conditionsHold reports whether all conditions of the statement are true. missing lists the condition keys without a known
+// value.
 func (s policyStatement) conditionsHold(known map[string][]string) (holds bool, missing []string) {
 	holds = true
 	for operator, keys := range s.Condition {
@@ -120,7 +123,8 @@ func (s policyStatement) conditionsHold(known map[string][]string) (holds bool, 
 	return holds, missing
 }
 
-// wildcardMatch matches as policies do: * is any text and ? is any character, including slashes.
+// wildcardMatch reports whether the text matches a pattern of a policy. In patterns * is any text and ? is any character,
+// including slashes.
 func wildcardMatch(pattern, text string) bool {
 	expression := regexp.QuoteMeta(pattern)
 	expression = strings.ReplaceAll(strings.ReplaceAll(expression, `\*`, `.*`), `\?`, `.`)

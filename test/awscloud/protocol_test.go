@@ -24,8 +24,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 )
 
-// answering returns a client configuration whose server answers every request with body. The returned values are those of the
-// last request.
+// answering returns a client configuration whose server answers every request with body. The other result contains the form
+// values of the last request.
 func answering(t testing.TB, contentType string, body func(form url.Values) []byte) (aws.Config, *url.Values) {
 	t.Helper()
 	sent := &url.Values{}
@@ -159,8 +159,8 @@ func TestDecodeQueryRefuses(t *testing.T) {
 	}
 }
 
-// FuzzDecodeQuery checks that any form is decoded or refused. If the SDK encodes a decoded form again, it decodes to the same
-// value.
+// FuzzDecodeQuery checks that decodeQuery decodes or refuses any form. If the SDK encodes the decoded input again, decodeQuery
+// must return the same input.
 func FuzzDecodeQuery(f *testing.F) {
 	for _, seed := range []string{
 		"AutoScalingGroupName=g&MinSize=1&MaxSize=5&DesiredCapacity=3",
@@ -230,7 +230,7 @@ func TestJSONProtocolsRoundTrip(t *testing.T) {
 	}
 }
 
-// plain returns an input with the text "x" in every string. This text is valid in a path.
+// plain returns an input with "x", which is valid in a path, in every string.
 func plain(t reflect.Type) reflect.Value {
 	v := reflect.New(t)
 	for i := range t.NumField() {

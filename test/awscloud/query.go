@@ -19,9 +19,9 @@ import (
 // queryTime is the timestamp format of the query protocol.
 const queryTime = "2006-01-02T15:04:05.000Z"
 
-// decodeQuery reads the parameters of an AWS query request into in, a pointer to one of the SDK's Input structs. Parameters have
-// the names of Go fields, and list elements are Name.member.1, Name.member.2 and so on. It fails if a parameter has no such field
-// or an invalid value, so that no parameter is ignored.
+// decodeQuery decodes the parameters of an AWS query request into in, a pointer to one of the SDK's Input structs. Parameters
+// have the names of Go fields, and list elements are Name.member.1, Name.member.2 and so on. decodeQuery fails if a parameter
+// has an invalid value or no field, so no parameter is ignored.
 func decodeQuery(form url.Values, in any) error {
 	d := &queryDecoder{form: form, present: map[string]bool{}, used: map[string]bool{"Action": true, "Version": true}}
 	for key := range form {
@@ -81,7 +81,7 @@ func (d *queryDecoder) decodeValue(path string, v reflect.Value) error {
 	return nil
 }
 
-// listUpdateIDs reads path.member.1, path.member.2 and so on. An empty list is sent as "path=".
+// decodeList decodes path.member.1, path.member.2 and so on into v. Clients send an empty list as "path=".
 func (d *queryDecoder) decodeList(path string, v reflect.Value) error {
 	v.Set(reflect.MakeSlice(v.Type(), 0, 0))
 	for i := 1; ; i++ {
@@ -98,8 +98,8 @@ func (d *queryDecoder) decodeList(path string, v reflect.Value) error {
 	}
 }
 
-// One list comes from EC2's model and has other names on the wire than all other lists. Its field has a singular name, and its
-// elements are called "item".
+// One list, of PerformanceFactorReferenceRequest, has other names on the wire than all other lists, because it comes from EC2's
+// model. Its name is singular, and its elements are called "item".
 
 func elementName(element reflect.Type) string {
 	if element == reflect.TypeFor[at.PerformanceFactorReferenceRequest]() {
@@ -136,7 +136,7 @@ func setScalar(v reflect.Value, text string) error {
 		f, err := strconv.ParseFloat(text, 64)
 		v.SetFloat(f)
 		return cmp.Or(err, checkFinite(f))
-	case reflect.Struct: // a time.Time; no other structure comes here
+	case reflect.Struct: // a time.Time; decodeValue handles all other structures
 		t, err := time.Parse(time.RFC3339, text)
 		v.Set(reflect.ValueOf(t))
 		return err
@@ -210,7 +210,7 @@ func encodeContent(b *strings.Builder, v reflect.Value) {
 	}
 }
 
-// queryFault encodes an error in the query protocol. AWS's type for a server error is Receiver.
+// queryFault encodes an error in the query protocol. The type of a server error is Receiver.
 func queryFault(e *apiError, namespace, requestID string) []byte {
 	origin := "Sender"
 	if e.Status >= 500 {

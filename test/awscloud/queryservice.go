@@ -13,7 +13,7 @@ type operation struct {
 	decode   func(url.Values) (handler, error)
 }
 
-// readOperation returns an operation that calls f with the region's lock. f only reads.
+// readOperation returns an operation that calls f while it holds the region's lock. f only reads.
 func readOperation[In, Out any](f func(*region, *In) (*Out, error)) operation {
 	return operation{decode: func(form url.Values) (handler, error) {
 		in := new(In)
@@ -25,7 +25,7 @@ func readOperation[In, Out any](f func(*region, *In) (*Out, error)) operation {
 	}}
 }
 
-// changeOperation returns an operation that calls f, which changes the region.
+// changeOperation returns an operation that calls f in region.update. f changes the region.
 func changeOperation[In, Out any](f func(*region, *In, time.Time) (*Out, error)) operation {
 	return operation{mutating: true, decode: func(form url.Values) (handler, error) {
 		in := new(In)

@@ -11,7 +11,8 @@ import (
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 )
 
-// region is the state of one region. Callers of its methods hold the lock, unless a method says otherwise.
+// region is the state of one region. Callers of its methods must hold the lock, unless the comment of a method states
+// otherwise.
 type region struct {
 	opts  Options
 	hosts *hostQueue
@@ -28,7 +29,7 @@ type region struct {
 	clusters       map[string]ekstypes.Cluster
 	nodegroups     map[string]map[string]*nodegroup // by cluster and name
 	balancers      balancers
-	launchLimits   map[string]int         // how many more launches a zone allows; absent: no limit
+	launchLimits   map[string]int         // how many more launches a zone allows; without an entry there is no limit
 	launches       map[string]*launchCall // by client token
 	versions       map[string]versionCall // by client token
 	addresses      map[string]int         // how many addresses were given out, by zone
@@ -74,7 +75,7 @@ func newRegion(o Options, hosts *hostQueue, now time.Time) *region {
 	}
 }
 
-// update runs f under the lock, and then settle.
+// update calls f with the lock, and then calls recordChange. The caller must not hold the lock.
 func (r *region) update(f func(now time.Time) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +85,7 @@ func (r *region) update(f func(now time.Time) error) error {
 	return err
 }
 
-// tick applies the passed time: instances age, and groups adjust their size.
+// tick advances instances, groups and targets to the present time.
 func (r *region) tick() {
 	_ = r.update(func(now time.Time) error {
 		for _, id := range slices.Clone(r.launched) {
@@ -100,7 +101,8 @@ func (r *region) tick() {
 	})
 }
 
-// recordChange records the state after a change: in timelines and in the snapshots for lagging reads. It wakes waiting callers.
+// recordChange adds the state after a change to the timelines and to the views for lagging reads. It wakes the callers that
+// wait for a change.
 func (r *region) recordChange(now time.Time) {
 	for name, g := range r.groups {
 		r.timelines[name] = appendSize(r.timelines[name], sizeOf(g, r.members(name), now.Sub(r.start)))
@@ -112,7 +114,8 @@ func (r *region) recordChange(now time.Time) {
 	r.changed = make(chan struct{})
 }
 
-// storeInstance stores the changed instance and applies the consequences of the change.
+// storeInstance stores the changed instance. It also ends the instance's activity and queues the calls for the Node if the
+// change requires that.
 func (r *region) storeInstance(before, after instance, now time.Time) {
 	if g := r.groups[after.group]; g != nil {
 		if before.state == at.LifecycleStatePending && after.state == at.LifecycleStateInService || after.left && !before.left {
@@ -127,7 +130,7 @@ func (r *region) storeInstance(before, after instance, now time.Time) {
 	r.hosts.enqueue(r.machine(after), nodeEffects(before, after)...)
 }
 
-// members lists the instances of a group that have not left it, in order of launch.
+// members lists the group's instances that have not left the group, in the order of their launch.
 func (r *region) members(group string) []instance {
 	var out []instance
 	for _, id := range r.launched {
@@ -143,7 +146,7 @@ func (r *region) liveMembers(group string) []instance {
 	return slices.DeleteFunc(r.members(group), func(i instance) bool { return !isLive(i) })
 }
 
-// machine returns the data that the instance gives to the cluster when it boots.
+// machine returns the facts about the instance from which its Node is created.
 func (r *region) machine(i instance) Machine {
 	img := r.images[i.spec.image]
 	return Machine{
@@ -162,7 +165,7 @@ func (r *region) machine(i instance) Machine {
 	}
 }
 
-// nextRandom returns 64 pseudo-random bits that are the same in every run (splitmix64).
+// nextRandom returns 64 pseudo-random bits. The sequence is the same in every run (splitmix64).
 func (r *region) nextRandom() uint64 {
 	r.counter++
 	return mixBits(r.counter)
@@ -192,7 +195,7 @@ func subnetID(zone string) string {
 	return fmt.Sprintf("subnet-0%016x", n)
 }
 
-// zoneIndex returns the zone's index from 0 by its letter.
+// zoneIndex returns the index of the zone's letter: 0 for us-east-1a.
 func zoneIndex(zone string) int { return int(zone[len(zone)-1] - 'a') }
 
 // zoneID returns the zone's id, which is the same in all accounts: us-east-1a is use1-az1.

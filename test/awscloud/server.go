@@ -11,22 +11,22 @@ import (
 // maxBody is the maximum size of a request. The largest real one, a launch template, is below 64 KiB.
 const maxBody = 1 << 20
 
-// call is a decoded request and the function that carries it out.
+// call is a decoded request with the function that carries it out.
 type call struct {
 	operation string
 	mutating  bool
-	params    map[string]string // as they were sent, for the log
+	params    map[string]string // as the client sent them
 	run       handler
 }
 
-// handler carries out a request on a region. Its context is the stand-in's, so it continues when the client disconnects.
+// handler carries out a request on a region. It gets the stand-in's context, so it continues when the client disconnects.
 type handler func(context.Context, *region) (any, error)
 
 // protocol is one of AWS's wire protocols, for one service.
 type protocol interface {
-	// parse decodes a request. On an error the call still names the operation, as far as it is known.
+	// parse decodes a request. If it fails, the returned call contains the operation if that is known.
 	parse(req *http.Request, body []byte) (call, error)
-	// result encodes what a call returned.
+	// result encodes the output of a call.
 	result(operation, requestID string, out any) (response, error)
 	// fault encodes an error.
 	fault(e *apiError, requestID string) response
@@ -35,7 +35,7 @@ type protocol interface {
 // response is an encoded answer.
 type response struct {
 	contentType string
-	errorType   string // for the header that the JSON protocols name an error in
+	errorType   string // the error code for the header of the JSON protocols; else ""
 	body        []byte
 }
 
@@ -52,8 +52,8 @@ func services() map[string]protocol {
 	}
 }
 
-// routes answers the requests of all services. The credential scope of the signature says which service and region a request is
-// for. With the real services, the host name does that.
+// routes returns the handler for the requests of all services. Service and region of a request are read from the credential
+// scope of its signature. With the real services, the host name contains them.
 func (c *Cloud) routes() http.Handler {
 	protocols := services()
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -79,12 +79,12 @@ type exchange struct {
 	cloud    *Cloud
 	w        http.ResponseWriter
 	protocol protocol
-	id       string // of the request, as AWS numbers them
+	id       string // the request ID
 	key      string // the access key that signed it
 	rec      Request
 }
 
-// serve carries out a request, with the faults that are planned for it.
+// serve carries out a request and applies the fault that InjectFault has planned for it.
 func (x *exchange) serve(req *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(x.w, req.Body, maxBody))
 	if err != nil {
@@ -124,7 +124,7 @@ func (x *exchange) serve(req *http.Request) {
 	}
 }
 
-// finish sends the result of the call as the answer.
+// finish sends the result or the error of the call.
 func (x *exchange) finish(out any, err error) {
 	var res response
 	if err == nil {
@@ -157,7 +157,7 @@ func (c *Cloud) newRequestID() string {
 	return c.home.uuid()
 }
 
-// regionFor returns the stand-in's region, or an empty region for any other name.
+// regionFor returns the stand-in's region. For any other name it returns an empty region.
 func (c *Cloud) regionFor(name string) *region {
 	if name == c.opts.Region {
 		return c.home
@@ -165,8 +165,8 @@ func (c *Cloud) regionFor(name string) *region {
 	return newRegion(c.opts, newHostQueue(nil, 0), time.Now())
 }
 
-// credentialScope reads service and region from a signature of version 4, without verifying the signature:
-// "AWS4-HMAC-SHA256 Credential=AKID/20261121/us-east-1/autoscaling/aws4_request, …".
+// credentialScope reads service and region from the Authorization header, without verifying its signature: "AWS4-HMAC-SHA256
+// Credential=AKID/20261121/us-east-1/autoscaling/aws4_request, …".
 func credentialScope(authorization string) (service, region string, ok bool) {
 	rest, ok := strings.CutPrefix(authorization, "AWS4-HMAC-SHA256 Credential=")
 	if !ok {

@@ -28,7 +28,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// With the environment of Env, an unmodified program reaches the stand-in.
+// TestProgramWithEnvReachesSimulatedAWS checks that an SDK client with only the environment of Env reaches the stand-in.
 func TestProgramWithEnvReachesSimulatedAWS(t *testing.T) {
 	c, _ := start(t, shortTimes())
 	for _, kv := range c.Env() {
@@ -181,7 +181,7 @@ func TestScalingActivityInProgressOnDemand(t *testing.T) {
 	equal(t, "desired", status(t, c).Desired, 1)
 }
 
-// The connection closes after the change, and the SDK repeats the call.
+// TestSDKRepeatsCallAfterDroppedConnection checks that the SDK repeats a call whose connection was closed after the change.
 func TestSDKRepeatsCallAfterDroppedConnection(t *testing.T) {
 	c, template := start(t, shortTimes())
 	// The hook keeps the instance in the group until the repeated call.

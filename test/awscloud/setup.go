@@ -13,7 +13,7 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 )
 
-// AddImage registers an AMI with its kubelet's version (v1.33.2) and its architecture in EC2's words (x86_64, arm64).
+// AddImage registers an AMI with its kubelet version (v1.33.2) and its architecture as EC2 names it (x86_64, arm64).
 func (c *Cloud) AddImage(id, kubeletVersion, arch string) {
 	_ = c.home.update(func(now time.Time) error {
 		c.home.images[id] = image{id: id, kubelet: kubeletVersion, arch: arch, created: now}
@@ -34,7 +34,7 @@ func (c *Cloud) AddParameter(name, value string) {
 type TemplateVersion struct {
 	Image        string // an AMI id, or resolve:ssm:/path/of/a/parameter
 	InstanceType string
-	UserData     string // as text; --node-labels=k=v,… in it label the Node
+	UserData     string // as text; --node-labels=k=v,… in it sets labels of the Node
 	Description  string
 }
 
@@ -46,8 +46,8 @@ func (v TemplateVersion) data() templateData {
 	return d
 }
 
-// AddTemplate creates a launch template with versions 1, 2 and so on, of which the first is $Default, and returns its id. If a
-// template has the name, it adds versions to it.
+// AddTemplate creates a launch template with versions 1, 2 and so on, and returns its id. $Default is version 1. If a template
+// with this name exists, AddTemplate adds the versions to it.
 func (c *Cloud) AddTemplate(name string, versions ...TemplateVersion) string {
 	var id string
 	_ = c.home.update(func(now time.Time) error {
@@ -82,7 +82,7 @@ func (c *Cloud) AddLaunchConfiguration(name string, v TemplateVersion) {
 	})
 }
 
-// TemplateRef identifies a launch template version as a group does: id or name, and a number, $Latest or $Default.
+// TemplateRef identifies a launch template version as groups do: by id or name, and by a number, $Latest or $Default.
 type TemplateRef struct{ ID, Name, Version string }
 
 func (t TemplateRef) specification() *at.LaunchTemplateSpecification {
@@ -96,7 +96,8 @@ func (t TemplateRef) specification() *at.LaunchTemplateSpecification {
 	return s
 }
 
-// GroupSpec describes an Auto Scaling group to create. One of Template, Mixed and LaunchConfiguration sets what it launches.
+// GroupSpec describes an Auto Scaling group to create. One of Template, Mixed and LaunchConfiguration defines the instances
+// that it launches.
 type GroupSpec struct {
 	Name     string
 	Zones    []string // us-east-1a, …; the earlier zone wins a tie
@@ -207,7 +208,7 @@ func (r *region) newGroup(s GroupSpec, now time.Time) (*group, []instance, error
 	return g, members, err
 }
 
-// checkNewGroup returns an error if CreateAutoScalingGroup would refuse the group.
+// checkNewGroup returns the error with which CreateAutoScalingGroup would refuse the group.
 func (r *region) checkNewGroup(g *group) error {
 	if _, ok := r.groups[g.name]; ok {
 		return clientError("AlreadyExists", "AutoScalingGroup by this name already exists - A group with the name %s already exists", g.name)
@@ -218,7 +219,7 @@ func (r *region) checkNewGroup(g *group) error {
 	return r.checkLaunchSource(g.template, g.mixed, g.config)
 }
 
-// firstInstances returns the instances that a group has from the start.
+// firstInstances returns the instances that a new group has from the start.
 func (r *region) firstInstances(g *group, now time.Time) ([]instance, error) {
 	if len(g.spec.Counts) == 0 {
 		return nil, nil

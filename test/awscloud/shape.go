@@ -9,13 +9,12 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// serializable is an SDK structure that serializes itself field by field. Every Output of eks and ssm is one.
+// serializable is an SDK structure that serializes itself field by field, such as every Output of eks and ssm.
 type serializable interface {
 	Serialize(smithy.ShapeSerializer)
 }
 
-// encodeJSON encodes an SDK structure as its service does: with the member names of its schema, and with times as seconds since
-// 1970.
+// encodeJSON encodes an SDK structure as JSON, with the member names of its schema and with times as seconds since 1970.
 func encodeJSON(v serializable) ([]byte, error) {
 	s := &jsonShapes{}
 	v.Serialize(s)
@@ -26,7 +25,7 @@ func encodeJSON(v serializable) ([]byte, error) {
 	return body, nil
 }
 
-// jsonShapes builds the value for encoding/json from the calls of a structure that serializes itself.
+// jsonShapes is a serializer that builds a value for encoding/json from the calls of Serialize.
 type jsonShapes struct {
 	smithy.ShapeSerializer // nil: EKS and SSM use no big numbers, unions or documents
 
@@ -91,7 +90,7 @@ func (s *jsonShapes) CloseStruct() { s.pop() }
 func (s *jsonShapes) CloseList()   { s.pop() }
 func (s *jsonShapes) CloseMap()    { s.pop() }
 
-// jsonFault returns an error as the JSON protocols send it, in a header and in the body.
+// jsonFault encodes an error for the JSON protocols, which send it in a header and in the body.
 func jsonFault(e *apiError, contentType string) response {
 	body, err := json.Marshal(map[string]string{"__type": e.Code, "message": e.Message})
 	if err != nil { // two strings always marshal
@@ -100,7 +99,8 @@ func jsonFault(e *apiError, contentType string) response {
 	return response{contentType: contentType, errorType: e.Code, body: body}
 }
 
-// flatJSON returns the members of a JSON object as text, for the log. A list has one entry per element.
+// flatJSON returns the members of a JSON object as text. A list has one entry for each element, with the key name.1, name.2 and
+// so on.
 func flatJSON(body []byte) map[string]string {
 	var members map[string]any
 	if json.Unmarshal(body, &members) != nil {

@@ -20,7 +20,7 @@ type parameter struct {
 	modified    time.Time
 }
 
-// ssmProtocol is AWS JSON 1.1: the operation is in a header, parameters and answer are JSON.
+// ssmProtocol is AWS JSON 1.1. A header contains the operation, and parameters and answers are JSON.
 type ssmProtocol struct{}
 
 const ssmContent = "application/x-amz-json-1.1"

@@ -61,11 +61,11 @@ func (h *recorder) DeleteNode(_ context.Context, name string) error {
 }
 
 // machine returns the machine with which a Node was booted, or false if it was not booted.
-func (h *recorder) machine(name string) (awscloud.Machine, bool) {
+func (h *recorder) machine(name string) (m awscloud.Machine, booted bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	m, ok := h.machines[name]
-	return m, ok
+	m, booted = h.machines[name]
+	return m, booted
 }
 
 // callsFor lists the calls for one Node.
@@ -82,7 +82,7 @@ func (h *recorder) callsFor(name string) []string {
 	return out
 }
 
-// shortTimes returns short times, so that a test ends soon but still observes every state.
+// shortTimes returns options with short times, with which a test ends soon but still observes every state.
 func shortTimes() awscloud.Options {
 	return awscloud.Options{
 		Boot: 60 * time.Millisecond, NodeReady: 10 * time.Millisecond, Terminate: 60 * time.Millisecond,
@@ -116,8 +116,8 @@ func version(image string) awscloud.TemplateVersion {
 	}
 }
 
-// addGroup adds group "g" in three zones with instances of version 1. AZRebalance is suspended. A test can change the spec with
-// change.
+// addGroup adds group "g" in three zones with instances of version 1 and with AZRebalance suspended. change can change the
+// spec.
 func addGroup(t *testing.T, c *awscloud.Cloud, template string, counts []int, change func(*awscloud.GroupSpec)) {
 	t.Helper()
 	spec := awscloud.GroupSpec{
@@ -187,7 +187,7 @@ func await(t *testing.T, c *awscloud.Cloud, what string, ok func(awscloud.GroupS
 	return status(t, c)
 }
 
-// inService returns a condition: the group consists of n instances in service and no others.
+// inService returns a function that reports whether the group has exactly n instances, all in service.
 func inService(n int) func(awscloud.GroupStatus) bool {
 	return func(s awscloud.GroupStatus) bool {
 		return len(s.Instances) == n && !slices.ContainsFunc(s.Instances, func(i awscloud.InstanceStatus) bool {

@@ -18,7 +18,7 @@ type image struct {
 	created           time.Time
 }
 
-// templateARN is an EC2 launch template. Its versions are numbered from 1 and never change.
+// template is an EC2 launch template. Its versions are numbered from 1 and never change.
 type template struct {
 	id, name       string
 	created        time.Time
@@ -51,7 +51,8 @@ type tag struct {
 	Value string `xml:"value"`
 }
 
-// withDefaultsFrom returns the data in which d overrides base (CreateLaunchTemplateVersion with SourceVersion).
+// withDefaultsFrom returns d with the values of base for everything that d does not set (CreateLaunchTemplateVersion with
+// SourceVersion).
 func (d templateData) withDefaultsFrom(base templateData) templateData {
 	out := templateData{
 		image:    cmp.Or(d.image, base.image),
@@ -71,8 +72,9 @@ func (d templateData) withDefaultsFrom(base templateData) templateData {
 	return out
 }
 
-// findVersion returns a version by its name in the API: a number, $Latest, $Default, or "", which means $Default.
-func (t *template) findVersion(text string) (templateVersion, bool) {
+// findVersion returns the version that text names: a number, $Latest, $Default, or "", which means $Default. ok is false if the
+// template has no such version.
+func (t *template) findVersion(text string) (v templateVersion, ok bool) {
 	n := 0
 	switch text {
 	case "$Latest":
@@ -80,7 +82,7 @@ func (t *template) findVersion(text string) (templateVersion, bool) {
 	case "$Default", "":
 		n = t.defaultVersion
 	default:
-		n, _ = strconv.Atoi(text) // other text is no version either
+		n, _ = strconv.Atoi(text) // text that is not a number is no version
 	}
 	if n < 1 || n > len(t.versions) {
 		return templateVersion{}, false
@@ -95,8 +97,8 @@ func (t *template) addVersion(d templateData, description string, born int, now 
 	return v
 }
 
-// findTemplate finds a template by id or by name.
-func (r *region) findTemplate(id, name string) (*template, bool) {
+// findTemplate returns a template by id or, if id is "", by name. ok is false if there is none.
+func (r *region) findTemplate(id, name string) (t *template, ok bool) {
 	if t, ok := r.templates[id]; ok || id != "" {
 		return t, ok
 	}
@@ -111,7 +113,7 @@ func (r *region) findTemplate(id, name string) (*template, bool) {
 // ssmAlias is the prefix of an image id that is read from an SSM parameter at each launch.
 const ssmAlias = "resolve:ssm:"
 
-// resolveImage returns the image to which a resolve:ssm: alias points. Other ids do not change.
+// resolveImage returns the image id in the parameter that a resolve:ssm: alias names. It returns any other id unchanged.
 func (r *region) resolveImage(id string) (string, error) {
 	name, alias := strings.CutPrefix(id, ssmAlias)
 	if !alias {
@@ -124,7 +126,7 @@ func (r *region) resolveImage(id string) (string, error) {
 	return p.value, nil
 }
 
-// resolveLaunchSpec describes the instances that a group launches, with its template, configuration or policy resolved.
+// launchSpec describes the instances that a group launches, after its template, configuration or policy was resolved.
 type launchSpec struct {
 	template      at.LaunchTemplateSpecification // id, name and number; empty with a launch configuration
 	config        string
@@ -145,7 +147,8 @@ func (s launchSpec) capacity() int {
 	return 1
 }
 
-// resolveLaunchSpec resolves what the group launches now. It fails as a launch does, with the message in the scaling activity.
+// resolveLaunchSpec returns the spec of the next instance of the group. Its error is the message of the failed scaling
+// activity.
 func (r *region) resolveLaunchSpec(g *group) (launchSpec, error) {
 	if g.config != "" {
 		c := r.configs[g.config]
@@ -168,7 +171,7 @@ func (r *region) resolveLaunchSpec(g *group) (launchSpec, error) {
 	return r.completeFromTemplate(base, s)
 }
 
-// completeFromTemplate completes s from the template to which ref refers.
+// completeFromTemplate adds the values of the template version ref to s.
 func (r *region) completeFromTemplate(ref at.LaunchTemplateSpecification, s launchSpec) (launchSpec, error) {
 	t, v, err := r.templateVersion(ref)
 	if err != nil {
@@ -214,11 +217,11 @@ func (r *region) templateVersion(ref at.LaunchTemplateSpecification) (*template,
 	return t, v, nil
 }
 
-// labelFlag matches the labels that a kubelet is started with. It works for the kubelet flags of a nodeadm NodeConfig and for the
+// labelFlag matches the --node-labels flag of the kubelet in user data. It matches both in a nodeadm NodeConfig and in the
 // arguments of the older bootstrap script.
 var labelFlag = regexp.MustCompile(`--node-labels=([^\s"'\\]+)`)
 
-// nodeLabels returns the labels that base64 user data gives the node, or nil if it cannot be decoded.
+// nodeLabels returns the node labels in base64 user data, nil if the user data cannot be decoded.
 func nodeLabels(userData string) map[string]string {
 	text, err := base64.StdEncoding.DecodeString(userData)
 	if err != nil {

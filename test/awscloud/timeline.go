@@ -8,7 +8,7 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 )
 
-// Size is the size of a group from a time on.
+// Size is the size of a group from the time At until the next Size of its timeline.
 type Size struct {
 	At                time.Duration // since the start
 	Min, Max, Desired int
@@ -37,7 +37,7 @@ func sizeOf(g *group, members []instance, since time.Duration) Size {
 	return s
 }
 
-// appendSize appends a size, unless it differs from the last size only in its time.
+// appendSize appends a size to a timeline if it differs from the last size in more than its time.
 func appendSize(line []Size, s Size) []Size {
 	if n := len(line); n > 0 {
 		last := line[n-1]
@@ -49,7 +49,7 @@ func appendSize(line []Size, s Size) []Size {
 	return append(line, s)
 }
 
-// view is the state of groups and instances that a reader sees: the present, or the past if reads lag.
+// view contains the groups and instances at one time. Describe calls read a view, which is from the past if reads lag.
 type view struct {
 	at        time.Time
 	groups    []group    // by name
@@ -67,7 +67,7 @@ func (r *region) view(now time.Time) view {
 	return v
 }
 
-// laggedView returns the view for a describe call. It is as old as Options.DescribeLag.
+// laggedView returns the view for a describe call, which is Options.DescribeLag old.
 func (r *region) laggedView() view {
 	now := time.Now()
 	if r.opts.DescribeLag == 0 || len(r.past) == 0 {
@@ -76,7 +76,8 @@ func (r *region) laggedView() view {
 	return dropOldViews(r.past, now.Add(-r.opts.DescribeLag))[0]
 }
 
-// dropOldViews removes the views that were already outdated at that time. The first remaining view is the state at that time.
+// dropOldViews removes the views that a newer view had replaced by the time then. The first remaining view is the state at that
+// time.
 func dropOldViews(past []view, then time.Time) []view {
 	n := slices.IndexFunc(past, func(v view) bool { return v.at.After(then) })
 	switch {
