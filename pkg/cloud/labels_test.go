@@ -6,7 +6,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 )
 
-// withBalancers is a provider that is a Balancer and nothing more.
+// withBalancers is a provider that implements Balancer and no other optional interface.
 type withBalancers struct {
 	cloud.Provider
 	cloud.Balancer

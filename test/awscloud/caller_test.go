@@ -189,7 +189,7 @@ func TestUnsupportedPoliciesAreRejected(t *testing.T) {
 		`{"Statement": [{"Effect": "Allow", "Action": "a:*", "Resource": "*", "Condition": {"Bool": {"aws:MultiFactorAuthPresent": "true"}}}]}`,
 	} {
 		if err := c.SetCaller("AKID", awscloud.Caller{Policies: [][]byte{[]byte(text)}}); err == nil {
-			t.Errorf("%s was taken", text)
+			t.Errorf("%s was accepted", text)
 		}
 	}
 }

@@ -135,7 +135,7 @@ func launchHidden(t *testing.T, hidden time.Duration) (c *awscloud.Cloud, id str
 	return c, out.Instances[0].InstanceIds[0]
 }
 
-func TestNewInstanceIsUnknown(t *testing.T) {
+func TestNewInstanceIsHiddenFromEC2(t *testing.T) {
 	c, id := launchHidden(t, time.Hour)
 	_, err := powerOf(t, c, id)
 	wantCode(t, err, "InvalidInstanceID.NotFound")

@@ -73,7 +73,7 @@ func TestDrainIsRepeatedIfKubectlExitsEarly(t *testing.T) {
 	}
 	d := awscloud.KubectlDrainer(fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}), kubectl, "kubeconfig")
 	if err := d.Drain(t.Context(), "n", time.Millisecond); err == nil {
-		t.Error("the drain failed at its time limit without an error")
+		t.Error("the drain reached its time limit without an error")
 	}
 	if err := os.Remove(kubectl + ".ran"); err != nil {
 		t.Fatal(err)

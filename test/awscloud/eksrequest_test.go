@@ -101,7 +101,7 @@ func token(token string) func(*eks.UpdateNodegroupVersionInput) {
 	return func(in *eks.UpdateNodegroupVersionInput) { in.ClientRequestToken = aws.String(token) }
 }
 
-func TestReleasesAreParameters(t *testing.T) {
+func TestPublishedReleasesAreSSMParameters(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{}, nil)
 	client := ssm.NewFromConfig(config(m.Cloud))
 	const base = "/aws/service/eks/optimized-ami/1.33/amazon-linux-2023/x86_64/standard/"

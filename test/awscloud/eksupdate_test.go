@@ -111,9 +111,9 @@ func TestMissingNewNodesFailTheUpdate(t *testing.T) {
 	equal(t, "what is shown", [2]string{string(n.Status), *n.ReleaseVersion}, [2]string{"ACTIVE", release132})
 }
 
-// TestBlockedDrain checks that the error of an update with a blocked drain names the node (EKS E42, E52). A second update must
+// TestBlockedDrainFailsTheUpdate checks that the error of an update with a blocked drain names the node (EKS E42, E52). A second update must
 // keep the nodes that the first update has replaced (EKS E31).
-func TestBlockedDrain(t *testing.T) {
+func TestBlockedDrainFailsTheUpdate(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{DrainLimit: 300 * time.Millisecond, Seed: 3}, minimal)
 	blocked := must(m.Group(m.group))(t).Instances[0].Node
 	m.BlockDrains(blocked)
@@ -168,8 +168,8 @@ func TestUpdateKeepsSizeThatAutoscalerSet(t *testing.T) {
 	equal(t, "desired and maximum", [2]int{s.Desired, s.Max}, [2]int{8, 8})
 }
 
-// TestTimeLimitDoesNotRunWhileDrainIsHeld checks that a drain's time limit does not run while the drain is held.
-func TestTimeLimitDoesNotRunWhileDrainIsHeld(t *testing.T) {
+// TestTimeLimitDoesNotRunWhileDrainIsPostponed checks that a drain's time limit does not run while the drain is held.
+func TestTimeLimitDoesNotRunWhileDrainIsPostponed(t *testing.T) {
 	const limit = 300 * time.Millisecond
 	m := startManaged(t, awscloud.EKSOptions{DrainLimit: limit}, nil)
 	var nodes []string
@@ -182,7 +182,7 @@ func TestTimeLimitDoesNotRunWhileDrainIsHeld(t *testing.T) {
 	held, end := context.WithTimeout(t.Context(), 2*limit)
 	defer end()
 	if u, err := m.WaitForUpdate(held, "shop", "web", func(s awscloud.UpdateState) bool { return len(s.Errors) > 0 || len(s.Draining) == 0 }); err == nil {
-		t.Errorf("the drain went on though it was held: %+v", u)
+		t.Errorf("the drain started while it was postponed: %+v", u)
 	}
 	release()
 	equal(t, "end", m.waitForEnd().Status, ekstypes.UpdateStatusSuccessful)
@@ -341,9 +341,9 @@ func TestSeedDecidesOrderOfNodes(t *testing.T) {
 	}
 }
 
-// TestParallelDrains checks that maxUnavailable nodes are drained at the same time, and that a failure names all of them (EKS
+// TestMaxUnavailableNodesAreDrainedInParallel checks that maxUnavailable nodes are drained at the same time, and that a failure names all of them (EKS
 // E40).
-func TestParallelDrains(t *testing.T) {
+func TestMaxUnavailableNodesAreDrainedInParallel(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{DrainLimit: 500 * time.Millisecond}, func(s *awscloud.NodegroupSpec) { s.MaxUnavailable = 2 })
 	m.BlockDrains()
 	must(m.requestUpdate(nil))(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// TestTargetsDrain checks that a target that was deregistered through the API drains for the delay and is unused after that.
-func TestTargetsDrain(t *testing.T) {
+// TestDeregisteredTargetsDrain checks that a target that was deregistered through the API drains for the delay and is unused after that.
+func TestDeregisteredTargetsDrain(t *testing.T) {
 	c, _ := start(t, shortTimes())
 	client := lb.NewFromConfig(config(c))
 	arn := c.AddTargetGroup(awscloud.TargetGroupSpec{Name: "web", IP: true, Delay: 500 * time.Millisecond, ShownDelay: 5 * time.Minute})

@@ -234,7 +234,7 @@ func TestUpdateGroupSizes(t *testing.T) {
 	}
 }
 
-func TestUpdateGroupRefusesWhatIsNotModelled(t *testing.T) {
+func TestUpdateGroupRefusesUnmodelledMembers(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, nil, nil)
 	_, err := scaling(c).UpdateAutoScalingGroup(t.Context(), &as.UpdateAutoScalingGroupInput{
@@ -362,7 +362,7 @@ func TestRebalanceMovesInstancesWithoutADrain(t *testing.T) {
 	}
 }
 
-func TestRebalanceIsSuspended(t *testing.T) {
+func TestSuspendedRebalanceMovesNothing(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{7, 3, 2}, nil)
 	before := status(t, c)

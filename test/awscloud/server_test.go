@@ -169,7 +169,7 @@ func TestInjectedFaultsAreReturnedInOrder(t *testing.T) {
 	}
 }
 
-func TestScalingActivityInProgressOnDemand(t *testing.T) {
+func TestInjectedScalingActivityInProgressIsATypedError(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1}, nil)
 	c.InjectFault(awscloud.Fault{Operation: "TerminateInstanceInAutoScalingGroup", Code: "ScalingActivityInProgress"})

@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// dropNextAnswer drops the answer to the next call of the operation after the call has taken effect.
+// dropNextAnswer lets the next call of the operation take effect, and closes the connection without an answer.
 func (s *site) dropNextAnswer(operation string) {
 	s.InjectFault(awscloud.Fault{Operation: operation, AfterEffect: true})
 }
@@ -53,8 +53,8 @@ func TestSetRevisionKeepsLatestAlias(t *testing.T) {
 	}
 }
 
-// TestSetRevisionToAnImage checks that a new template version with the image is added (EKS E02), and that the group is pointed at
-// it (EKS E03).
+// TestSetRevisionToAnImage checks that a new template version with the image is added (EKS E02), and that the group then
+// launches from it (EKS E03).
 func TestSetRevisionToAnImage(t *testing.T) {
 	cases := map[string]struct {
 		group   func(*awscloud.GroupSpec)
@@ -105,8 +105,8 @@ func TestSetRevisionToAnImage(t *testing.T) {
 	}
 }
 
-// TestImageTargetContinuesAfterACrash simulates a crash after the new version was added and before the group is pointed at it. Another process
-// continues with the same token.
+// TestImageTargetContinuesAfterACrash simulates a crash between adding the new template version and pointing the group at it.
+// Another process continues with the same token.
 func TestImageTargetContinuesAfterACrash(t *testing.T) {
 	s := start(t, instantOptions())
 	s.addWorkers()
@@ -243,7 +243,7 @@ func TestAddCapacityAnywhere(t *testing.T) {
 	}
 }
 
-// TestTerminate terminates a node through the Auto Scaling group (EKS E48).
+// TestTerminate checks that an instance is terminated through its Auto Scaling group (EKS E48).
 func TestTerminate(t *testing.T) {
 	cases := map[string]struct {
 		shrink  bool
@@ -318,8 +318,8 @@ func TestCloudRejectsActionsOnNodeObjects(t *testing.T) {
 	}
 }
 
-// TestRecordMayOnlyRestoreVersionsOfOwnTemplate uses pointers that a record may contain and that no reading of the group returns. The group may go back
-// to a version of its own template, and to nothing else that the author of the record chose (S36).
+// TestRecordMayOnlyRestoreVersionsOfOwnTemplate uses pointers that only a forged record contains. The group may return to a
+// version of its own template. Every other revision from a record is refused (S36).
 func TestRecordMayOnlyRestoreVersionsOfOwnTemplate(t *testing.T) {
 	s := start(t, instantOptions())
 	own := s.addWorkers()
@@ -345,8 +345,8 @@ func TestRecordMayOnlyRestoreVersionsOfOwnTemplate(t *testing.T) {
 	}
 }
 
-// TestTerminateRejectsInstancesOfOtherGroups checks that an instance of another group is refused, because the request to AWS does not name the
-// group.
+// TestTerminateRejectsInstancesOfOtherGroups checks that no instance of another group is terminated. The request to AWS does
+// not name the group, so AWS would terminate it.
 func TestTerminateRejectsInstancesOfOtherGroups(t *testing.T) {
 	s := start(t, instantOptions())
 	id := s.addWorkers()

@@ -14,8 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// startWithTargetGroups returns a stand-in whose group workers is in one target group, and two more target groups that objects of the cluster
-// would name.
+// startWithTargetGroups starts a site with three target groups. Group workers registers its instances in own. Objects of the
+// cluster name web and pods.
 func startWithTargetGroups(t *testing.T, o awscloud.Options) (s *site, own, web, pods string) {
 	s = start(t, o)
 	own = s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "own", Delay: 80 * time.Millisecond, ShownDelay: 300 * time.Second})
@@ -26,7 +26,7 @@ func startWithTargetGroups(t *testing.T, o awscloud.Options) (s *site, own, web,
 	return s, own, web, pods
 }
 
-// waitForTargets waits until n targets are registered.
+// waitForTargets waits until n targets are registered in the target group.
 func (s *site) waitForTargets(arn string, n int) {
 	s.t.Helper()
 	if err := s.WaitForGroup(s.t.Context(), "workers", func(awscloud.GroupStatus) bool { return len(s.Cloud.Targets(arn)) == n }); err != nil {
@@ -34,9 +34,9 @@ func (s *site) waitForTargets(arn string, n int) {
 	}
 }
 
-// TestTargetGroups checks that the target groups of the Auto Scaling group and the bound ones are found, with their delays. Each
-// delay is read once.
-func TestTargetGroups(t *testing.T) {
+// TestTargetGroupsAreFoundWithTheirDelays checks that the target groups of the Auto Scaling group and the bound target groups
+// are found with their delays. Each delay is read once.
+func TestTargetGroupsAreFoundWithTheirDelays(t *testing.T) {
 	s, own, web, pods := startWithTargetGroups(t, instantOptions())
 	foreign := s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "theirs", Account: "999999999999"})
 	group := s.observe("workers", "")
@@ -66,8 +66,8 @@ func TestTargetGroups(t *testing.T) {
 	}
 }
 
-// TestTargetGroupsThatMayNotBeRead checks that the missing action is named and no target group is watched.
-func TestTargetGroupsThatMayNotBeRead(t *testing.T) {
+// TestDeniedReadsOfTargetGroupsAreReported checks that the result names the denied action and contains no target group.
+func TestDeniedReadsOfTargetGroupsAreReported(t *testing.T) {
 	for _, operation := range []string{"DescribeTargetGroupAttributes", "DescribeTargetHealth"} {
 		t.Run(operation, func(t *testing.T) {
 			s, _, web, _ := startWithTargetGroups(t, instantOptions())
@@ -85,7 +85,8 @@ func TestTargetGroupsThatMayNotBeRead(t *testing.T) {
 	}
 }
 
-// TestOnlyTargetGroupsWithGivenTargetsAreRead checks that only groups with one of the IDs are read: while it is registered, draining and gone.
+// TestOnlyTargetGroupsWithGivenTargetsAreRead checks that only target groups with one of the IDs are read, while that target is
+// registered, draining and gone.
 func TestOnlyTargetGroupsWithGivenTargetsAreRead(t *testing.T) {
 	s, _, web, pods := startWithTargetGroups(t, instantOptions())
 	group := s.observe("workers", "")
@@ -143,7 +144,8 @@ func TestOnlyTargetGroupsWithGivenTargetsAreRead(t *testing.T) {
 	}
 }
 
-// TestTrafficSourcesOfTypeELBv2AreTargetGroups checks that traffic sources of type elbv2 are target groups, and that others are not.
+// TestTrafficSourcesOfTypeELBv2AreTargetGroups checks that traffic sources of type elbv2 count as target groups, and that other
+// traffic sources do not.
 func TestTrafficSourcesOfTypeELBv2AreTargetGroups(t *testing.T) {
 	s, own, web, _ := startWithTargetGroups(t, instantOptions())
 	s.addGroup(awscloud.GroupSpec{
@@ -156,9 +158,9 @@ func TestTrafficSourcesOfTypeELBv2AreTargetGroups(t *testing.T) {
 	}
 }
 
-// TestGroupWaitsForItsOwnTargets checks that the stand-in terminates as Auto Scaling does: after the machine's targets have
-// drained.
-func TestGroupWaitsForItsOwnTargets(t *testing.T) {
+// TestTerminationWaitsUntilTargetsAreDrained checks that the stand-in terminates a machine only after its targets have drained,
+// as Auto Scaling does.
+func TestTerminationWaitsUntilTargetsAreDrained(t *testing.T) {
 	o := instantOptions()
 	s, own, _, _ := startWithTargetGroups(t, o)
 	instance := s.observe("workers", "").Instances[0].ID

@@ -10,8 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// newGroup returns a group that may be upgraded: version 7 of template workers (lt-0a), no
-// instances.
+// newGroup returns a group that can be upgraded. It launches from version 7 of template workers (lt-0a) and has no instances.
 func newGroup(change ...func(*at.AutoScalingGroup)) *at.AutoScalingGroup {
 	g := &at.AutoScalingGroup{
 		AutoScalingGroupName: sdk.String("workers"),
@@ -25,8 +24,7 @@ func newGroup(change ...func(*at.AutoScalingGroup)) *at.AutoScalingGroup {
 	return g
 }
 
-// template returns a launch template specification with ID and name, as AWS reports it. The name of
-// lt-0a is workers.
+// template returns a launch template specification with ID and name, as AWS reports it. Template lt-0a is called workers.
 func template(id, version string) *at.LaunchTemplateSpecification {
 	names := map[string]string{"lt-0a": "workers", "lt-0b": "arm"}
 	return &at.LaunchTemplateSpecification{LaunchTemplateId: sdk.String(id), LaunchTemplateName: sdk.String(names[id]), Version: sdk.String(version)}
@@ -90,16 +88,15 @@ func numbers(id string, defaultVersion, latestVersion int64) et.LaunchTemplate {
 	return et.LaunchTemplate{LaunchTemplateId: sdk.String(id), DefaultVersionNumber: sdk.Int64(defaultVersion), LatestVersionNumber: sdk.Int64(latestVersion)}
 }
 
-// awsAnswers is what AWS reports besides a group.
+// awsAnswers contains what AWS reports about a group besides the Auto Scaling group itself.
 type awsAnswers struct {
 	templates []et.LaunchTemplate
-	// written are the images of versions as the template has them. resolved are the AMIs that their
-	// aliases stand for.
+	// written contains the images in the template versions. resolved contains the AMIs for the aliases among them.
 	written, resolved map[versionKey]string
 	instanceImages    map[string]string
 }
 
-// describe describes a group for package upgrade as a Provider does, but without any requests.
+// describe describes a group as inspectGroup does, but without requests.
 func describe(t *testing.T, g *at.AutoScalingGroup, o awsAnswers, to string) nodegroup.Group {
 	t.Helper()
 	out, err := tryDescribe(g, o, to)

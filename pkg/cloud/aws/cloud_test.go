@@ -17,8 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// site is a stand-in for AWS and a Provider that connects to it through the environment, as the
-// program does.
+// site is a simulated AWS with a Provider that connects to it through the environment, as the program does.
 type site struct {
 	*awscloud.Cloud
 	*aws.Provider
@@ -26,7 +25,7 @@ type site struct {
 	seen int // the number of requests that were already checked
 }
 
-// instantOptions makes everything in the stand-in happen immediately.
+// instantOptions returns options with which every change in the stand-in happens immediately.
 func instantOptions() awscloud.Options {
 	return awscloud.Options{
 		Boot: time.Nanosecond, Terminate: time.Nanosecond, NodeReady: time.Nanosecond, HealthCheck: time.Nanosecond, Tick: time.Millisecond,
@@ -55,8 +54,8 @@ func start(t *testing.T, o awscloud.Options) *site {
 	return &site{Cloud: c, Provider: p, t: t}
 }
 
-// addWorkers adds a group with one node in each of three zones. Template workers has version 1 with
-// ami-1 and version 2 with ami-2. The group is on version 2, and its instances are of version 1.
+// addWorkers adds group workers with one instance in each of three zones. Template workers has version 1 with ami-1 and version
+// 2 with ami-2. The group launches from version 2, and its instances were launched from version 1.
 func (s *site) addWorkers(change ...func(*awscloud.GroupSpec)) string {
 	s.t.Helper()
 	id := s.AddTemplate("workers", awscloud.TemplateVersion{Image: "ami-1", InstanceType: "m6i.large"}, awscloud.TemplateVersion{Image: "ami-2", InstanceType: "m6i.large"})
@@ -107,7 +106,7 @@ func (s *site) status() awscloud.GroupStatus {
 	return g
 }
 
-// requests returns the requests since the last call, in order.
+// requests returns the requests since the last call of requests, in order.
 func (s *site) requests() []awscloud.Request {
 	all := s.Requests()
 	news := all[s.seen:]
@@ -115,7 +114,7 @@ func (s *site) requests() []awscloud.Request {
 	return news
 }
 
-// calls returns the operations of these requests, sorted.
+// calls returns the operations of the requests since the last call, sorted.
 func (s *site) calls() string {
 	var names []string
 	for _, r := range s.requests() {
@@ -125,7 +124,7 @@ func (s *site) calls() string {
 	return strings.Join(names, " ")
 }
 
-// changes returns those operations that change something.
+// changes returns the operations since the last call that change something.
 func (s *site) changes() []string {
 	var names []string
 	for _, r := range s.requests() {
@@ -136,7 +135,7 @@ func (s *site) changes() []string {
 	return names
 }
 
-// nodes returns the Nodes that the instances of the groups would have.
+// nodes returns a Node for each instance of the groups.
 func (s *site) nodes(groups ...string) []*corev1.Node {
 	s.t.Helper()
 	var nodes []*corev1.Node

@@ -78,8 +78,8 @@ func TestFailedUpgradeIsExplained(t *testing.T) {
 	}
 }
 
-// TestUpdateThatEKSForgetsAndFindsAgain checks that a reading returns the newest update that EKS knows, also if
-// EKS forgets an update and finds it again.
+// TestUpdateThatEKSForgetsAndFindsAgain checks that Observe returns the newest update that EKS reports, even if EKS stops
+// reporting an update and reports it again later.
 func TestUpdateThatEKSForgetsAndFindsAgain(t *testing.T) {
 	s := startManaged(t)
 	s.BlockDrains()
@@ -103,7 +103,7 @@ func TestUpdateThatEKSForgetsAndFindsAgain(t *testing.T) {
 	}
 }
 
-// TestOutcomesOfRejectedEKSUpdates checks the outcomes of EKS's answers.
+// TestOutcomesOfRejectedEKSUpdates checks the outcome of each refusal of an update by EKS.
 func TestOutcomesOfRejectedEKSUpdates(t *testing.T) {
 	const denial = "User: arn:aws:iam::1:user/u is not authorized to perform: eks:UpdateNodegroupVersion on resource: arn:aws:eks:us-east-1:1:nodegroup/shop/web/0 because no identity-based policy allows it"
 	cases := map[string]struct {

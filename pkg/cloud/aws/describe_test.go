@@ -43,8 +43,8 @@ func TestSupportsZonalLaunch(t *testing.T) {
 	}
 }
 
-// TestGroupsWithOnlySpotInstancesAreRecognised checks that groups with only Spot instances are recognised by their policy and by their
-// template (GKE G23).
+// TestGroupsWithOnlySpotInstancesAreRecognised checks that Spot is true if the group's policy or its template asks only for
+// Spot instances (GKE G23).
 func TestGroupsWithOnlySpotInstancesAreRecognised(t *testing.T) {
 	buying := func(percentage, base int32) func(*at.AutoScalingGroup) {
 		return func(g *at.AutoScalingGroup) {
@@ -171,7 +171,7 @@ func TestLacksInstances(t *testing.T) {
 	}
 }
 
-func TestLaunchFailure(t *testing.T) {
+func TestNewestFailedLaunchIsFound(t *testing.T) {
 	at0 := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	activity := func(status at.ScalingActivityStatusCode, description, message string) at.Activity {
 		return at.Activity{StatusCode: status, Description: sdk.String(description), StatusMessage: sdk.String(message), StartTime: sdk.Time(at0)}

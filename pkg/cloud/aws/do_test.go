@@ -86,11 +86,11 @@ func TestSizesWithAddedCapacity(t *testing.T) {
 	}
 }
 
-// TestClientTokensHaveTheFormThatAWSAccepts checks that tokens have the form that AWS accepts, that different tokens stay
-// different, and that valid tokens stay unchanged.
+// TestClientTokensHaveTheFormThatAWSAccepts checks that AWS accepts the form of all client tokens. Different tokens must stay
+// different, and valid tokens must not change.
 func TestClientTokensHaveTheFormThatAWSAccepts(t *testing.T) {
 	if got := clientToken("run-us-east-1a-1"); got != "run-us-east-1a-1" {
-		t.Errorf("a token that fits became %s", got)
+		t.Errorf("a valid token was changed to %s", got)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := rapid.String().Draw(t, "a"), rapid.StringN(60, 70, -1).Draw(t, "b")
@@ -105,7 +105,7 @@ func TestClientTokensHaveTheFormThatAWSAccepts(t *testing.T) {
 	})
 }
 
-func TestLaunchProblems(t *testing.T) {
+func TestErrorsInLaunchAnswersAreClassified(t *testing.T) {
 	answer := func(codes ...string) *autoscaling.LaunchInstancesOutput {
 		out := &autoscaling.LaunchInstancesOutput{}
 		for _, code := range codes {
@@ -179,9 +179,9 @@ func TestNewUpdateInput(t *testing.T) {
 		})
 	}
 	if *arm.LaunchTemplateSpecification.LaunchTemplateName != "arm" || *segmented.MixedInstancesPolicy.InstancesDistribution.OnDemandPercentageAboveBaseCapacity != 100 {
-		t.Error("the group that was read was changed")
+		t.Error("the input changed the group that was read")
 	}
 	if _, err := newUpdateInput(newGroup(), revisionPointer{}); err == nil {
-		t.Error("a pointer to nothing was taken")
+		t.Error("a pointer without a template version was accepted")
 	}
 }

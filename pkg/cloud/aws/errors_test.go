@@ -21,7 +21,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// errorAnswer returns an error answer as the clients return it.
+// errorAnswer returns the error that the SDK's clients return for an error answer of AWS.
 func errorAnswer(status int, api error) error {
 	return &smithy.OperationError{ServiceID: "Auto Scaling", OperationName: "TerminateInstanceInAutoScalingGroup", Err: &awshttp.ResponseError{
 		RequestID: "0ea5f0da",
@@ -132,7 +132,7 @@ func TestAWSErrorsAreClassified(t *testing.T) {
 				t.Errorf("says %q, want one line with %q", text, c.says)
 			}
 			if !errors.Is(err, c.err) {
-				t.Errorf("%v is not the error of AWS any more", err)
+				t.Errorf("%v does not wrap the error of AWS", err)
 			}
 		})
 	}
@@ -144,19 +144,19 @@ func TestClassifiedErrorsKeepTheirClass(t *testing.T) {
 	}
 	first := movedError("the desired size is 2 now")
 	if err := explainError("x", fmt.Errorf("y: %w", first)); !strings.HasPrefix(err.Error(), "y: ") {
-		t.Errorf("a sorted error was sorted again: %v", err)
+		t.Errorf("an error with an outcome was classified again: %v", err)
 	}
 }
 
-// TestLogCredentialError checks that the error of a credential chain does not show the requests of its links.
-func TestLogCredentialError(t *testing.T) {
+// TestCredentialErrorsAreShortened checks that the error of the credential chain does not contain its failed requests.
+func TestCredentialErrorsAreShortened(t *testing.T) {
 	long := errors.New("failed to refresh cached credentials, no EC2 IMDS role found, operation error ec2imds: GetMetadata, request canceled")
 	err := shortenCredentialError(long)
 	if got, want := err.Error(), "failed to refresh cached credentials, no EC2 IMDS role found; -v 4 shows more"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if !errors.Is(err, long) {
-		t.Error("the short error does not wrap the long one")
+		t.Error("the shortened error does not wrap the original error")
 	}
 	if got := shortenCredentialError(errors.New("no profile")).Error(); got != "no profile" {
 		t.Errorf("an error without requests is changed to %q", got)

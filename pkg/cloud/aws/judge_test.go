@@ -10,7 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-func TestOutdated(t *testing.T) {
+func TestInstancesOfOtherVersionsOrImagesAreOutdated(t *testing.T) {
 	plain := map[versionKey]string{{"lt-0a", 6}: "ami-6", {"lt-0a", 7}: "ami-7", {"lt-0b", 3}: "ami-b3"}
 	alias := awsAnswers{
 		written:        map[versionKey]string{{"lt-0a", 7}: "resolve:ssm:/aws/service/eks/image_id"},
@@ -119,7 +119,7 @@ func TestOutdated(t *testing.T) {
 	}
 }
 
-// TestAWSLifecycleStatesAreMapped checks point 6 of the list: only known states are mapped.
+// TestAWSLifecycleStatesAreMapped checks the state for each lifecycle state of the SDK.
 func TestAWSLifecycleStatesAreMapped(t *testing.T) {
 	want := map[at.LifecycleState]nodegroup.InstanceState{
 		"Pending": nodegroup.InstancePending, "Pending:Wait": nodegroup.InstancePending, "Pending:Proceed": nodegroup.InstancePending,

@@ -16,7 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// ownedByWeb makes an Auto Scaling group the one of node group web.
+// ownedByWeb tags an Auto Scaling group as the group of node group web.
 func ownedByWeb(g *at.AutoScalingGroup) {
 	tagged("eks:nodegroup-name", "web")(g)
 	tagged("eks:cluster-name", "shop")(g)
@@ -32,7 +32,7 @@ func newFacts(g *kt.Nodegroup, change ...func(*nodegroupFacts)) *nodegroupFacts 
 	return f
 }
 
-// describeWeb describes node group web of two instances, i-1 and i-2.
+// describeWeb describes node group web with the facts and two instances, i-1 and i-2.
 func describeWeb(f *nodegroupFacts, change ...func(*at.AutoScalingGroup)) nodegroup.Group {
 	asg := newGroup(append(change, ownedByWeb, withInstances(newInstance("i-2"), newInstance("i-1")))...)
 	name, _ := managedNameOf(asg)
@@ -58,7 +58,7 @@ func TestDescribeManaged(t *testing.T) {
 	}
 }
 
-// TestDescribeManagedInstances checks that the machines of a node group are judged by their AMI.
+// TestDescribeManagedInstances checks that an instance of a node group is outdated if its AMI is not the wanted AMI.
 func TestDescribeManagedInstances(t *testing.T) {
 	g := describeWeb(newFacts(newNodegroup(), func(f *nodegroupFacts) { f.instanceImages = map[string]string{"i-1": "ami-1", "i-2": "ami-2"} }))
 	one, two := g.Instances[0], g.Instances[1]
@@ -131,9 +131,9 @@ func TestNodesWithAnotherImageAreOutdated(t *testing.T) {
 	}
 }
 
-// TestLabelsOfATemplateVersion checks that nodes of another version of the user's template are
+// TestNodesOfAnotherTemplateVersionAreOutdated checks that nodes of another version of the user's template are
 // outdated, whatever their AMI is (EKS E29).
-func TestLabelsOfATemplateVersion(t *testing.T) {
+func TestNodesOfAnotherTemplateVersionAreOutdated(t *testing.T) {
 	g := describeWeb(newFacts(newNodegroup(usingCustomAMI), func(f *nodegroupFacts) { f.wanted = f.own; f.wanted.Version = 8 }))
 	want := map[string]string{"eks.amazonaws.com/sourceLaunchTemplateId": "lt-0a", "eks.amazonaws.com/sourceLaunchTemplateVersion": "8"}
 	if !maps.Equal(g.CurrentLabels, want) || g.Wanted.ID != "lt-0a:8" || g.Pointed.ID != "lt-0a:7" {
@@ -204,7 +204,7 @@ func TestEKSUpdatesAreDescribed(t *testing.T) {
 				t.Errorf("got %+v", op)
 			}
 			if op.To.ID == c.wanted.revisionID() && op.To != c.wanted.describeRevision() {
-				t.Errorf("it goes to what is wanted, and got %+v", op.To)
+				t.Errorf("got target %+v, want the wanted revision", op.To)
 			}
 		})
 	}
@@ -306,8 +306,8 @@ func TestChooseNodegroup(t *testing.T) {
 	}
 }
 
-// TestEndedEKSUpdatesAreNotReadAgain checks that updates which have ended are not read again, and which
-// update is the newest.
+// TestEndedEKSUpdatesAreNotReadAgain checks that the cache does not list updates that have ended for reading, and that it finds
+// the newest update.
 func TestEndedEKSUpdatesAreNotReadAgain(t *testing.T) {
 	m, name := &managedCache{}, managedName{"shop", "web"}
 	update := func(id string, minute int, s kt.UpdateStatus) *kt.Update {

@@ -53,8 +53,8 @@ func startManaged(t *testing.T, change ...func(*site, *awscloud.NodegroupSpec)) 
 	return s
 }
 
-// usingTemplate creates node group web from version 1 of the user's template. The template has one version for each image; "" leaves
-// the choice of the image to EKS.
+// usingTemplate makes node group web use version 1 of a user's template. The template has one version for each image. With the
+// image "", EKS chooses the AMI.
 func usingTemplate(images ...string) func(*site, *awscloud.NodegroupSpec) {
 	return func(s *site, spec *awscloud.NodegroupSpec) {
 		var versions []awscloud.TemplateVersion
@@ -107,7 +107,7 @@ func (s *managedSite) waitForUpdate(ok func(awscloud.UpdateState) bool) awscloud
 	return u
 }
 
-// withControlPlane135 sets the control plane two Kubernetes versions ahead of the node group.
+// withControlPlane135 gives the control plane Kubernetes 1.35, two versions ahead of the node group.
 func withControlPlane135(s *site, _ *awscloud.NodegroupSpec) {
 	s.AddCluster("shop", "1.35")
 	if err := s.PublishRelease("1.35.1-20261101", "ami-135"); err != nil {
@@ -116,7 +116,7 @@ func withControlPlane135(s *site, _ *awscloud.NodegroupSpec) {
 }
 
 // TestTargetsOfNodeGroups checks the wanted revision for each target. It is never newer than the control plane (EKS E10) and
-// never older than the current one (EKS E11).
+// never older than the present revision (EKS E11).
 func TestTargetsOfNodeGroups(t *testing.T) {
 	cases := map[string]struct {
 		group      func(*site, *awscloud.NodegroupSpec)
@@ -195,7 +195,7 @@ func TestTargetsOfNodeGroups(t *testing.T) {
 			}
 			if c.refusal != "" {
 				if g.Wanted.ID != g.Pointed.ID {
-					t.Errorf("it is refused, and wants %+v", g.Wanted)
+					t.Errorf("it is refused, but the wanted revision is %+v", g.Wanted)
 				}
 				return
 			}
@@ -207,13 +207,14 @@ func TestTargetsOfNodeGroups(t *testing.T) {
 				t.Errorf("current nodes have version %q of the template, want %q (EKS E29)", got, c.labelValue)
 			}
 			if again := s.observeWeb(g.Wanted.Name[strings.LastIndex(g.Wanted.Name, ":")+1:]); c.labelValue != "" && again.Wanted != g.Wanted || again.Wanted.ID != g.Wanted.ID && c.labelValue == "" {
-				t.Errorf("by its name it is %+v, and was %+v", again.Wanted, g.Wanted)
+				t.Errorf("with the revision name as --to got %+v, want %+v", again.Wanted, g.Wanted)
 			}
 		})
 	}
 }
 
-// TestEKSUpdateOfAnotherProcessIsFound checks that an update is found that another process started, whatever updates came before.
+// TestEKSUpdateOfAnotherProcessIsFound checks that Observe finds an update that another process started, after any earlier
+// updates.
 func TestEKSUpdateOfAnotherProcessIsFound(t *testing.T) {
 	s := startManaged(t)
 	elsewhere, err := aws.New(t.Context(), aws.Options{})
@@ -241,7 +242,7 @@ func TestEKSUpdateOfAnotherProcessIsFound(t *testing.T) {
 	s.failIfChanged()
 }
 
-// failIfChanged checks that observing sent no request that changes something.
+// failIfChanged fails the test if a request was sent that changes something.
 func (s *managedSite) failIfChanged() {
 	s.t.Helper()
 	for _, operation := range s.changes() {
@@ -251,8 +252,8 @@ func (s *managedSite) failIfChanged() {
 	}
 }
 
-// TestRequestsForNodeGroups checks the requests that the package comment lists.
-func TestRequestsForNodeGroups(t *testing.T) {
+// TestRequestsPerNodeGroupObservation checks the requests that the package comment lists.
+func TestRequestsPerNodeGroupObservation(t *testing.T) {
 	s := startManaged(t)
 	look := func(to, want string) {
 		t.Helper()
@@ -282,9 +283,9 @@ func TestRequestsForNodeGroups(t *testing.T) {
 	look("", always+" DescribeNodegroup ListUpdates")
 }
 
-// TestPlansNeedNoListOfUpdates checks that a user without permission to list updates can plan while no update is running, and is
-// told what is unknown.
-func TestPlansNeedNoListOfUpdates(t *testing.T) {
+// TestUserWithoutListUpdatesCanPlan checks that a user without permission to list updates can plan while no update is running.
+// Unread must name what is unknown.
+func TestUserWithoutListUpdatesCanPlan(t *testing.T) {
 	s := startManaged(t)
 	s.InjectFault(awscloud.Fault{Service: "eks", Operation: "ListUpdates", Code: "AccessDeniedException", Times: 3})
 	group, err := s.Observe(t.Context(), cloud.Ref{Name: "web"})
@@ -292,7 +293,7 @@ func TestPlansNeedNoListOfUpdates(t *testing.T) {
 		t.Errorf("got %+v, %v", group, err)
 	}
 	if len(group.Unread) != 1 || !strings.HasPrefix(group.Unread[0], "how its last update ended is not known: ") || !strings.Contains(group.Unread[0], "eks:ListUpdates") {
-		t.Errorf("%q is said to be unread", group.Unread)
+		t.Errorf("unread %q", group.Unread)
 	}
 	g := s.observeWeb("")
 	s.BlockDrains() // otherwise the update may end before it is observed
@@ -304,9 +305,9 @@ func TestPlansNeedNoListOfUpdates(t *testing.T) {
 	}
 }
 
-// TestUpdatesAreFollowedWithoutAList checks that a user without permission to list updates sees the end of the update that this
+// TestUserWithoutListUpdatesSeesEndOfOwnUpdate checks that a user without permission to list updates sees the end of the update that this
 // Provider started.
-func TestUpdatesAreFollowedWithoutAList(t *testing.T) {
+func TestUserWithoutListUpdatesSeesEndOfOwnUpdate(t *testing.T) {
 	s := startManaged(t)
 	g := s.observeWeb("")
 	s.InjectFault(awscloud.Fault{Service: "eks", Operation: "ListUpdates", Code: "AccessDeniedException", Times: -1})
@@ -320,7 +321,8 @@ func TestUpdatesAreFollowedWithoutAList(t *testing.T) {
 	}
 }
 
-// TestImagesThatCannotBeReadAreReported checks that groups whose images may not be read are still judged, and report what is unknown.
+// TestImagesThatCannotBeReadAreReported checks that a group is described even if the user may not read its images. Unread must
+// name what is unknown.
 func TestImagesThatCannotBeReadAreReported(t *testing.T) {
 	s := startManaged(t)
 	s.addWorkers(func(*awscloud.GroupSpec) {})
@@ -331,12 +333,13 @@ func TestImagesThatCannotBeReadAreReported(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(group.Unread) != 1 || !strings.HasPrefix(group.Unread[0], "the Kubernetes version of its images is unknown: ") || !strings.Contains(group.Unread[0], "ec2:DescribeImages") {
-			t.Errorf("%s: %q is said to be unread", name, group.Unread)
+			t.Errorf("%s: unread %q", name, group.Unread)
 		}
 	}
 }
 
-// TestDeniedNodeGroupsAreListed checks that a group is listed even if reading it is denied, with the action and the resource.
+// TestDeniedNodeGroupsAreListed checks that a node group that may not be read is listed with a Refusal. The Refusal names the
+// denied action and the resource.
 func TestDeniedNodeGroupsAreListed(t *testing.T) {
 	for operation, service := range map[string]string{"DescribeNodegroup": "eks", "GetParameters": "ssm"} {
 		t.Run(operation, func(t *testing.T) {
@@ -357,8 +360,8 @@ func TestDeniedNodeGroupsAreListed(t *testing.T) {
 	}
 }
 
-// TestNodeGroupsWithSameNameInTwoClusters checks which of two node groups with the same name is used: that of the cluster whose nodes were
-// listed, or of the cluster that the user names.
+// TestNodeGroupsWithSameNameInTwoClusters checks which of two node groups with the same name is used. It is the node group of
+// the cluster whose nodes were listed, or of the cluster that the user named.
 func TestNodeGroupsWithSameNameInTwoClusters(t *testing.T) {
 	s := startManaged(t)
 	s.AddCluster("bank", "1.34")
@@ -408,7 +411,7 @@ func TestSurveyOfANodeGroup(t *testing.T) {
 	}
 }
 
-// TestOutdatedNodesOfANodeGroup checks that a node without a machine is judged by the AMI in the label that EKS sets (EKS E28).
+// TestOutdatedNodesOfANodeGroup checks that for a node without a machine the AMI in EKS's label decides (EKS E28).
 func TestOutdatedNodesOfANodeGroup(t *testing.T) {
 	s := startManaged(t)
 	g := s.observeWeb("")

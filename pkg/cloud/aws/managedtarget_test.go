@@ -20,12 +20,12 @@ func newNodegroup(change ...func(*kt.Nodegroup)) *kt.Nodegroup {
 	return g
 }
 
-// usingTemplate sets version 7 of the user's template workers, lt-0a.
+// usingTemplate makes the node group use version 7 of the user's template workers, lt-0a.
 func usingTemplate(g *kt.Nodegroup) {
 	g.LaunchTemplate = &kt.LaunchTemplateSpecification{Id: sdk.String("lt-0a"), Name: sdk.String("workers"), Version: sdk.String("7")}
 }
 
-// usingCustomAMI sets a template with its own AMI.
+// usingCustomAMI makes the node group use a template with its own AMI.
 func usingCustomAMI(g *kt.Nodegroup) {
 	usingTemplate(g)
 	g.AmiType, g.ReleaseVersion, g.Version = kt.AMITypesCustom, sdk.String("ami-1"), nil
@@ -57,7 +57,7 @@ func TestParseManagedTarget(t *testing.T) {
 	}
 }
 
-// TestRevisionsOfNodeGroups checks the formats that records and --to depend on.
+// TestRevisionsOfNodeGroups checks the format of revisions. Records contain it, and --to accepts the names.
 func TestRevisionsOfNodeGroups(t *testing.T) {
 	both := newNodegroup(usingTemplate)
 	byTemplate := ownRevision(both)
@@ -93,7 +93,7 @@ func TestRevisionsOfNodeGroups(t *testing.T) {
 			}
 			_, to, _ := strings.Cut(got.Name, ":")
 			if _, err := parseManagedTarget(to); err != nil {
-				t.Errorf("--to does not take it: %v", err)
+				t.Errorf("--to does not accept its name: %v", err)
 			}
 		})
 	}
@@ -126,8 +126,8 @@ func TestUnsupportedTargetsOfNodeGroupsAreRejected(t *testing.T) {
 	}
 }
 
-// TestVersionsThatEKSDoesNotUpgradeTo checks which moves EKS accepts: never past the control plane (EKS E10) and never
-// back (EKS E11).
+// TestVersionsThatEKSDoesNotUpgradeTo checks that moves to a version newer than the control plane's (EKS E10), and to older
+// releases (EKS E11), are refused.
 func TestVersionsThatEKSDoesNotUpgradeTo(t *testing.T) {
 	cases := map[string]struct{ kubernetes, release, controlPlaneVersions, says string }{
 		"newer release":           {"1.33", "1.33.4-20261201", "", ""},

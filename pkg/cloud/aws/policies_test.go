@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// The published policies.
+// The policies that docs/permissions publishes.
 const (
 	readPolicy     = "aws-read.json"
 	operatePolicy  = "aws-operate.json"
@@ -86,7 +86,7 @@ func actionsIn(t *testing.T, file string) []string {
 	return actions
 }
 
-// setPolicies gives the caller only these policies.
+// setPolicies limits the provider's credentials to the policies.
 func (s *site) setPolicies(who awscloud.Caller, policies ...policy) {
 	s.t.Helper()
 	for _, p := range policies {
@@ -101,8 +101,8 @@ func (s *site) setPolicies(who awscloud.Caller, policies ...policy) {
 	}
 }
 
-// TestMissingPermissionIsFoundBeforeUpgrade removes each single line of aws-operate.json. Exactly that action is reported as denied
-// before anything is changed (IAM001).
+// TestMissingPermissionIsFoundBeforeUpgrade removes each single action of aws-operate.json. CheckRights must report exactly
+// this action as denied and change nothing (IAM001).
 func TestMissingPermissionIsFoundBeforeUpgrade(t *testing.T) {
 	for _, action := range actionsIn(t, operatePolicy) {
 		t.Run(action, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestMissingPermissionIsFoundBeforeUpgrade(t *testing.T) {
 	}
 }
 
-// reader reads from an account what commands read, and records the errors.
+// reader makes the reads that commands make, and records the errors.
 type reader struct {
 	*site
 	problems []string
@@ -137,7 +137,7 @@ func (r *reader) recordError(err error) {
 	}
 }
 
-// observeAndSurvey observes and surveys a group.
+// observeAndSurvey calls Observe and Survey for a group.
 func (r *reader) observeAndSurvey(name, to string) {
 	g, err := r.Observe(r.t.Context(), cloud.Ref{Name: name, To: to})
 	r.recordError(err)
@@ -161,8 +161,8 @@ func (r *reader) readTargets(name string, bound string) {
 	r.recordError(err)
 }
 
-// TestErrorNamesMissingReadPermission removes each single line of aws-read.json. The reads that need it fail with an error that names it. With
-// all lines nothing fails.
+// TestErrorNamesMissingReadPermission removes each single action of aws-read.json. The reads that need the action must fail
+// with an error that names the action. With all actions no read may fail.
 func TestErrorNamesMissingReadPermission(t *testing.T) {
 	for _, action := range append(actionsIn(t, readPolicy), "") {
 		t.Run(action, func(t *testing.T) {
@@ -199,8 +199,8 @@ func TestErrorNamesMissingReadPermission(t *testing.T) {
 	}
 }
 
-// TestPublishedPoliciesAllowEachKindOfUpgrade upgrades a group of each kind with only aws-read.json and aws-operate.json. They are enough, and
-// each of their lines is used.
+// TestPublishedPoliciesAllowEachKindOfUpgrade upgrades a group of each kind with only aws-read.json and aws-operate.json. These
+// policies must be enough, and each of their actions must be used.
 func TestPublishedPoliciesAllowEachKindOfUpgrade(t *testing.T) {
 	s := startManaged(t)
 	s.addWorkers(func(spec *awscloud.GroupSpec) { spec.Template.Version = "$Default" })
@@ -283,7 +283,7 @@ func TestUncertainIAMDenialsAreUnverified(t *testing.T) {
 	cases := map[string]struct {
 		caller     awscloud.Caller
 		statements []statement
-		// updates and launches are the expected verdicts about the two actions, as verdictAbout returns them.
+		// updates and launches are the expected results of verdictAbout for the two actions.
 		updates, launches string
 	}{
 		"allowed for the group":         {awscloud.Caller{}, allow(own, nil), "", "denied"},

@@ -29,7 +29,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-func TestAccount(t *testing.T) {
+func TestAccountAndUserAgent(t *testing.T) {
 	s := start(t, instantOptions())
 	got, err := s.Account(t.Context())
 	if err != nil || got != "account 123456789012, us-east-1" {
@@ -40,8 +40,8 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// TestNoAWSRequestIsSentAfterItsDeadline checks that no request is sent after its deadline, even if the context has
-// not noticed it.
+// TestNoAWSRequestIsSentAfterItsDeadline checks that no request is sent after its deadline, even if the context's timer has not
+// fired yet.
 func TestNoAWSRequestIsSentAfterItsDeadline(t *testing.T) {
 	s := start(t, instantOptions())
 	before := len(s.requests())
@@ -77,7 +77,7 @@ func TestProviderWithoutCredentialsOrRegionFails(t *testing.T) {
 	}
 }
 
-func TestRegionOfNodesIsTheLastResort(t *testing.T) {
+func TestRegionOfNodesIsUsedWithoutAConfiguredRegion(t *testing.T) {
 	start(t, instantOptions())
 	t.Setenv("AWS_REGION", "")
 	p, err := aws.New(t.Context(), aws.Options{Region: "us-east-1"})
@@ -151,7 +151,7 @@ func TestGroupsOfManyNodesTakeFewRequests(t *testing.T) {
 	}
 }
 
-func TestGroupsInTheWrongRegion(t *testing.T) {
+func TestNodesOfAnotherRegionAreAnError(t *testing.T) {
 	s := start(t, instantOptions())
 	_, err := s.Groups(t.Context(), []*corev1.Node{node("eu-west-1a", "i-0123456789abcdef0")})
 	if err == nil || !strings.Contains(err.Error(), "set AWS_REGION=eu-west-1") {
@@ -270,7 +270,7 @@ func TestThrottlingIsWaitedOut(t *testing.T) {
 	}
 }
 
-// captureLog captures the libraries' logs of level 1 until the test ends.
+// captureLog returns a buffer with the klog messages up to level 1 until the test ends.
 func captureLog(t *testing.T) *strings.Builder {
 	t.Helper()
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
@@ -292,7 +292,8 @@ func captureLog(t *testing.T) *strings.Builder {
 	return &log
 }
 
-// TestAWSSDKPrintsNoWarnings cuts a byte from the end of each answer, which makes the SDK log a warning.
+// TestAWSSDKPrintsNoWarnings checks that a warning of the SDK goes to the log and not to stderr. Answers without their last
+// byte make the SDK log a warning.
 func TestAWSSDKPrintsNoWarnings(t *testing.T) {
 	stderr, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	if err != nil {
@@ -364,17 +365,17 @@ func TestLaunchFailureIsReported(t *testing.T) {
 	}
 	s.wantOutcome(s.do(nodegroup.AddCapacity{Zone: "us-east-1a", N: 1, Token: "t"}), nodegroup.OutcomeExhausted)
 	if f := s.observe("workers", "").LaunchFailure; f.Message != "" {
-		t.Errorf("told %+v though no capacity is missing", f)
+		t.Errorf("got failure %+v, but no capacity is missing", f)
 	}
 	if err := s.SetDesired("workers", 4); err != nil {
 		t.Fatal(err)
 	}
 	if f := s.observe("workers", "").LaunchFailure; !strings.Contains(f.Message, "m6i.large capacity") || f.At.IsZero() {
-		t.Errorf("told %+v", f)
+		t.Errorf("got failure %+v", f)
 	}
 }
 
-func TestImageBehindSSMParameterMoves(t *testing.T) {
+func TestNewImageInSSMParameterChangesWantedRevision(t *testing.T) {
 	cases := map[string]struct {
 		hidden time.Duration
 		why    string
@@ -431,6 +432,6 @@ func TestNodeOfTerminatedInstanceStaysInGroup(t *testing.T) {
 		}
 	}
 	if stranger := node("us-east-1a", "i-0123456789abcdef0"); s.Belongs(&g, stranger) {
-		t.Error("a node that nobody saw belongs to the group")
+		t.Error("a node whose instance was never seen belongs to the group")
 	}
 }

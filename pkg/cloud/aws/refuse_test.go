@@ -13,8 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stub"
 )
 
-// TestRemediesNameTheGroup runs the commands in refusals in a real shell.
-func TestRemediesNameTheGroup(t *testing.T) {
+// TestCommandsInRefusalsNameTheGroup runs the commands in refusals in a real shell, and checks their arguments.
+func TestCommandsInRefusalsNameTheGroup(t *testing.T) {
 	for _, word := range stub.HostileWords() {
 		named := func(change ...func(*at.AutoScalingGroup)) *at.AutoScalingGroup {
 			return newGroup(append(change, func(g *at.AutoScalingGroup) { g.AutoScalingGroupName = sdk.String(word) })...)
@@ -55,7 +55,7 @@ func suspend(names ...string) func(*at.AutoScalingGroup) {
 
 func withWarmPool(g *at.AutoScalingGroup) { g.WarmPoolConfiguration = &at.WarmPoolConfiguration{} }
 
-func TestRefusals(t *testing.T) {
+func TestGroupsThatMustNotBeUpgradedAreRefused(t *testing.T) {
 	old := launchedFrom("lt-0a", "6")
 	cases := map[string]struct {
 		group   *at.AutoScalingGroup

@@ -38,7 +38,7 @@ func TestReleaseParameters(t *testing.T) {
 	}
 }
 
-// TestEveryAMITypeHasAReleaseSeries fails if EKS has a new AMI type.
+// TestEveryAMITypeHasAReleaseSeries fails if a new version of the SDK has an AMI type without a series.
 func TestEveryAMITypeHasAReleaseSeries(t *testing.T) {
 	for _, amiType := range kt.AMITypes("").Values() {
 		none := amiType == kt.AMITypesCustom || strings.HasPrefix(string(amiType), "WINDOWS_")

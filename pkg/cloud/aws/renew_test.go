@@ -11,8 +11,8 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// sessionSequence is a credentials provider that returns one session after the other, and the last one
-// forever. "" is an error.
+// sessionSequence is a credentials provider. Each call returns the next session, and after the end the last session again. For
+// the session "" it returns an error.
 type sessionSequence struct {
 	sessions []string
 	asked    int
@@ -83,8 +83,8 @@ func TestExpiredCredentialsAreRenewed(t *testing.T) {
 
 var errDenied = errorWithCode(403, "AccessDenied", "no")
 
-// TestCredentialsAreRenewedBeforeEachTry checks that credentials are renewed before the step that chooses how a
-// request is signed, for each try.
+// TestCredentialsAreRenewedBeforeEachTry checks that the renewal comes directly before the step that chooses how a request is
+// signed. The SDK runs this step for each try.
 func TestCredentialsAreRenewedBeforeEachTry(t *testing.T) {
 	p := &sessionSequence{sessions: []string{"a", "b"}}
 	cfg := sdk.Config{Credentials: sdk.NewCredentialsCache(p)}

@@ -7,7 +7,8 @@ import (
 	it "github.com/aws/aws-sdk-go-v2/service/iam/types"
 )
 
-// TestUncertainIAMSimulationIsUnverified uses answers of IAM that the stand-in does not give. In doubt an action is unverified.
+// TestUncertainIAMSimulationIsUnverified checks answers of IAM that the stand-in does not give. If such an answer is not
+// certain, the action is unverified.
 func TestUncertainIAMSimulationIsUnverified(t *testing.T) {
 	const action, resource = "ec2:CreateFleet", "arn:aws:ec2:us-east-1:123456789012:fleet/fleet-0"
 	result := func(decision it.PolicyEvaluationDecisionType, change ...func(*it.EvaluationResult)) []it.EvaluationResult {

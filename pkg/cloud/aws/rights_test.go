@@ -9,13 +9,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// TestPermissionsAreCheckedByDryRunAndIAM checks that EC2 is asked by a dry run, and that everything else is unverified if IAM may not be asked (IAM001).
+// TestPermissionsAreCheckedByDryRunAndIAM checks that a dry run of EC2 is sent. All other actions are unverified if the user
+// may not use IAM's simulation (IAM001).
 func TestPermissionsAreCheckedByDryRunAndIAM(t *testing.T) {
 	const adds, launches = "ec2:CreateLaunchTemplateVersion", "autoscaling:LaunchInstances"
 	const asked = "GetCallerIdentity SimulatePrincipalPolicy"
 	cases := map[string]struct {
 		to, code, calls string
-		// denied and unverified are the expected verdicts about adding a version.
+		// denied and unverified are the expected results for adding a template version.
 		denied, unverified bool
 	}{
 		"to a version":           {"", "", asked, false, false},
@@ -51,8 +52,8 @@ func TestPermissionsAreCheckedByDryRunAndIAM(t *testing.T) {
 	}
 }
 
-// TestActionsOfARejectedIAMRequestAreUnverified checks that the actions of a refused request are unverified, and that the other requests are
-// still sent.
+// TestActionsOfARejectedIAMRequestAreUnverified checks that the actions in a request that IAM refuses are unverified, and that
+// the other requests are still sent.
 func TestActionsOfARejectedIAMRequestAreUnverified(t *testing.T) {
 	s := start(t, instantOptions())
 	s.addWorkers()
@@ -65,9 +66,9 @@ func TestActionsOfARejectedIAMRequestAreUnverified(t *testing.T) {
 	}
 }
 
-// TestRightToLaunchFromATemplate checks that ec2:RunInstances is asked for if the group must be pointed at another version, and
-// is named if Auto Scaling only answers that the template may not be used.
-func TestRightToLaunchFromATemplate(t *testing.T) {
+// TestPermissionToLaunchFromATemplateIsChecked checks ec2:RunInstances. The action is checked if the group must be pointed at
+// another version. It is named in the error if Auto Scaling only answers that the template may not be used.
+func TestPermissionToLaunchFromATemplateIsChecked(t *testing.T) {
 	const launches = "ec2:RunInstances"
 	s := start(t, instantOptions())
 	s.addWorkers()

@@ -51,7 +51,8 @@ func TestSurveyReadsLaunchAndTerminationTimes(t *testing.T) {
 	}
 }
 
-// TestSurveyNamesDeniedReads checks that a survey returns what may be read, and names what may not.
+// TestSurveyNamesDeniedReads checks that a survey returns the facts that the user may read, and that its error names the denied
+// action.
 func TestSurveyNamesDeniedReads(t *testing.T) {
 	cases := map[string]struct {
 		operation, service string

@@ -114,7 +114,7 @@ func TestGroupsAreSorted(t *testing.T) {
 	}
 }
 
-func TestOutdated(t *testing.T) {
+func TestNodesWithoutCurrentLabelsAreOutdated(t *testing.T) {
 	cases := map[string]struct {
 		current map[string]string
 		labels  []string
@@ -149,7 +149,7 @@ func TestObserveReturnsLabelledNodesAsGroup(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
+func TestGroupsThatCannotBeUpgradedAreRefused(t *testing.T) {
 	current := manual.Options{Current: map[string]string{"image": "2"}}
 	cases := map[string]struct {
 		options manual.Options
@@ -170,7 +170,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestNotFound(t *testing.T) {
+func TestObserveOfUnknownGroupsFails(t *testing.T) {
 	for name, p := range map[string]*manual.Provider{
 		"":      manual.New(manual.Options{}),
 		"other": manual.New(manual.Options{Selector: selector(t, "pool=x")}),
