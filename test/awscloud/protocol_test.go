@@ -105,7 +105,7 @@ func TestQueryProtocolRoundTrip(t *testing.T) {
 				t.Error("request: " + difference(decoded.Interface(), in.Interface()))
 			}
 			metadata := got.Elem().FieldByName("ResultMetadata")
-			metadata.SetZero() // the SDK's own notes on the call
+			metadata.SetZero() // the SDK adds metadata to each output
 			if outType.NumField() > 2 && !reflect.DeepEqual(got.Interface(), want.Interface()) {
 				t.Error("answer: " + difference(got.Interface(), want.Interface()))
 			}

@@ -54,7 +54,7 @@ func describeNodegroup(g *at.AutoScalingGroup, name managedName) nodegroup.Group
 		MaxUnavailable: nodegroup.Quantity{N: 1}, MaxSurge: nodegroup.Quantity{N: 2, PerZone: true}, SurgeCoversUnavailable: true, // EKS E05, E21
 		ChangeWidth:  name.appendOptionsTo("aws eks update-nodegroup-config") + " --update-config maxUnavailable=NUMBER",
 		DrainTimeout: 15 * time.Minute, Settle: time.Minute, // EKS E41, E44
-		DrawsNodes: true, PollInterval: 5 * time.Second, // EKS E40; kubectl drain evicts again as often
+		DrawsNodes: true, PollInterval: 5 * time.Second, // EKS E40; kubectl drain also repeats evictions after 5 s
 	}
 	return out
 }
