@@ -34,7 +34,7 @@ func TestErrorsOfDeniedRecordsHaveARemedy(t *testing.T) {
 			t.Fatal(err)
 		}
 		store := NewStore(client, "kube-system", testGroup)
-		got := map[string]error{"writing a request to ConfigMap": store.Ask(t.Context(), record.Asked{Verb: record.VerbPause, Run: "r1"})}
+		got := map[string]error{"writing a request to ConfigMap": store.StoreRequest(t.Context(), record.Asked{Verb: record.VerbPause, Run: "r1"})}
 		if denied == http.MethodGet {
 			_, got["reading the upgrade's record"] = store.LoadRecord(t.Context())
 			_, _, got["listing the records of upgrades"] = LoadRecords(t.Context(), client, "kube-system")

@@ -89,15 +89,15 @@ func (f *Follower) Record() (rec record.Record, version string, err error) {
 	return rec, stored.ResourceVersion, err
 }
 
-// Asked returns the request to the holder. It is zero if there is none or it cannot be read.
-func (f *Follower) Asked() record.Asked { return decodeRequest(f.latestObject()) }
+// CurrentRequest returns the request to the holder. It is zero if there is none or it cannot be read.
+func (f *Follower) CurrentRequest() record.Asked { return decodeRequest(f.latestObject()) }
 
 // Changed receives when the record or the request has changed. It may receive once for several
 // changes.
 func (f *Follower) Changed() <-chan struct{} { return f.changed }
 
-// AskedChanged receives when the request has changed.
-func (f *Follower) AskedChanged() <-chan struct{} { return f.asked }
+// RequestChanged receives when the request has changed.
+func (f *Follower) RequestChanged() <-chan struct{} { return f.asked }
 
 // decodeRequest returns the request beside a record. Anybody may have written it; an unreadable
 // request counts as none.

@@ -21,11 +21,11 @@ func askedBy(who, run string) record.Asked {
 func (f *Follower) awaitRequest(t *testing.T, want record.Asked) {
 	t.Helper()
 	limit := time.After(waitLimit)
-	for f.Asked() != want {
+	for f.CurrentRequest() != want {
 		select {
-		case <-f.AskedChanged():
+		case <-f.RequestChanged():
 		case <-limit:
-			t.Fatalf("asked is %+v, want %+v", f.Asked(), want)
+			t.Fatalf("asked is %+v, want %+v", f.CurrentRequest(), want)
 		}
 	}
 }
@@ -33,7 +33,7 @@ func (f *Follower) awaitRequest(t *testing.T, want record.Asked) {
 // testAsk sends and withdraws a request from another process while the holder writes its record.
 func testAsk(t *testing.T, s *space) {
 	holder, other := NewStore(s.client, s.name, testGroup), NewStore(s.Client(), s.name, testGroup)
-	if err := other.Ask(t.Context(), askedBy("bob", "r1")); !errors.Is(err, ErrNotRecorded) {
+	if err := other.StoreRequest(t.Context(), askedBy("bob", "r1")); !errors.Is(err, ErrNotRecorded) {
 		t.Errorf("of no upgrade: got error %v, want %v", err, ErrNotRecorded)
 	}
 	s.save(t, holder, 1)
@@ -42,10 +42,10 @@ func testAsk(t *testing.T, s *space) {
 		t.Fatal(err)
 	}
 	follower.awaitRequest(t, record.Asked{})
-	if err := other.Ask(t.Context(), askedBy("bob", "r0")); !errors.Is(err, ErrNotRecorded) {
+	if err := other.StoreRequest(t.Context(), askedBy("bob", "r0")); !errors.Is(err, ErrNotRecorded) {
 		t.Errorf("of another run: got error %v, want %v", err, ErrNotRecorded)
 	}
-	if err := other.Ask(t.Context(), askedBy("bob", "r1")); err != nil {
+	if err := other.StoreRequest(t.Context(), askedBy("bob", "r1")); err != nil {
 		t.Fatal(err)
 	}
 	follower.awaitRequest(t, askedBy("bob", "r1"))
@@ -54,8 +54,8 @@ func testAsk(t *testing.T, s *space) {
 	if sent, want := s.requests(t)[before:], []string{"update configmaps 200"}; !slices.Equal(sent, want) {
 		t.Errorf("the holder, who had seen the request, sent %q, want %q", sent, want)
 	}
-	if loaded, err := other.LoadRecord(t.Context()); err != nil || loaded.Replaced != 2 || other.Asked() != askedBy("bob", "r1") {
-		t.Errorf("got record %d, asked %+v, error %v", loaded.Replaced, other.Asked(), err)
+	if loaded, err := other.LoadRecord(t.Context()); err != nil || loaded.Replaced != 2 || other.CurrentRequest() != askedBy("bob", "r1") {
+		t.Errorf("got record %d, asked %+v, error %v", loaded.Replaced, other.CurrentRequest(), err)
 	}
 	if err := other.WithdrawRequest(t.Context(), askedBy("ann", "r1")); err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func testFollowRecord(t *testing.T, s *space) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rec, _, err := follower.Record(); err != nil || rec.Run != "" || follower.Asked() != (record.Asked{}) {
+	if rec, _, err := follower.Record(); err != nil || rec.Run != "" || follower.CurrentRequest() != (record.Asked{}) {
 		t.Fatalf("got run %q and error %v, want none", rec.Run, err)
 	}
 	s.save(t, store, 1)
@@ -125,7 +125,7 @@ func TestFollowerKeepsLatestRecord(t *testing.T) {
 			for _, s := range c.states {
 				f.storeLatest(s)
 			}
-			if got := f.Asked().Verb; got != c.want {
+			if got := f.CurrentRequest().Verb; got != c.want {
 				t.Errorf("asked is %q, want %q", got, c.want)
 			}
 		})

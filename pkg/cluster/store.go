@@ -164,12 +164,12 @@ func (s *Store) UnreadableRequest() (why, remedy string) {
 		shell.Command("kubectl patch configmap "+shell.Option("-n", s.namespace)+" --type=json "+shell.Option("-p", patch), ObjectName(s.group))
 }
 
-// Asked returns the request that was found when the record was last read, zero if there was none.
-func (s *Store) Asked() record.Asked { return decodeRequest(s.lastSeen) }
+// CurrentRequest returns the request that was found when the record was last read, zero if there was none.
+func (s *Store) CurrentRequest() record.Asked { return decodeRequest(s.lastSeen) }
 
-// Ask writes a request for the holder of the lease, replacing any other. It returns an error that is ErrNotRecorded if the record
+// StoreRequest writes a request for the holder of the lease, replacing any other. It returns an error that is ErrNotRecorded if the record
 // belongs to another run.
-func (s *Store) Ask(ctx context.Context, asked record.Asked) error {
+func (s *Store) StoreRequest(ctx context.Context, asked record.Asked) error {
 	text, err := json.Marshal(asked)
 	if err != nil {
 		return fmt.Errorf("encoding a request: %w", err)

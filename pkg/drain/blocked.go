@@ -49,7 +49,7 @@ func (b Blocked) MarshalJSON() ([]byte, error) {
 func (b Blocked) Remedy() string {
 	remedy := b.Obstacle.Remedy()
 	if b.Unready != "" {
-		remedy = "mend " + b.Unready
+		remedy = "fix " + b.Unready
 	}
 	if b.Forces {
 		return OmitForce(remedy)

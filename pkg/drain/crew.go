@@ -41,7 +41,7 @@ func newPodCounter() *podCounter {
 func (c *podCounter) storePod(pod *corev1.Pod) {
 	before, lasted := c.members[pod.UID], c.lasted[pod.UID]
 	c.removePod(pod.UID)
-	m := countedPod{controller: ControllerOf(pod), living: isLiving(pod)}
+	m := countedPod{controller: ControllerOf(pod), living: IsLiving(pod)}
 	if m.ready = m.living && Ready(pod); m.ready {
 		m.since = conditionOf(pod, corev1.PodReady).LastTransitionTime.Time
 	}

@@ -122,7 +122,7 @@ const LostAfter = 5 * time.Minute
 
 // Policy is what the request allows beyond the safe defaults.
 type Policy struct {
-	// EvictUnmanaged allows the eviction of pods without a controller, which nobody recreates.
+	// EvictUnmanaged allows the eviction of pods without a controller, which are not recreated.
 	EvictUnmanaged bool
 	// RespectDoNotDisrupt makes the drain wait for pods with a Protection.
 	RespectDoNotDisrupt bool

@@ -19,11 +19,11 @@ func IsFaultReason(reason string) bool {
 	return false
 }
 
-// leastPatience is the least time that a pod gets to become ready.
-const leastPatience = 30 * time.Second
+// minPatience is the least time that a pod gets to become ready.
+const minPatience = 30 * time.Second
 
 // Patience returns how long a pod may take to become ready: twice its usual time, and at least 30 s.
-func Patience(usual time.Duration) time.Duration { return max(leastPatience, 2*usual) }
+func Patience(usual time.Duration) time.Duration { return max(minPatience, 2*usual) }
 
 // WhyLate returns why an unready pod is late, or "". It is late if a container cannot start, if it takes longer than
 // Patience, or if no node was found for it within placing.
@@ -127,9 +127,6 @@ func UnreadySince(pod *corev1.Pod) time.Time {
 	}
 	return pod.CreationTimestamp.Time
 }
-
-// IsLiving reports whether the pod has not ended and is not being deleted.
-func IsLiving(pod *corev1.Pod) bool { return isLiving(pod) }
 
 // HasRestarted reports whether a container of the pod was restarted.
 func HasRestarted(pod *corev1.Pod) bool { return countRestarts(pod) > 0 }

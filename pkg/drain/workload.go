@@ -121,7 +121,7 @@ func (r *Replicas) IsUnsettled(pod *corev1.Pod, usual time.Duration, now time.Ti
 		return time.Time{}, false
 	}
 	ready := conditionOf(pod, corev1.PodReady)
-	until = ready.LastTransitionTime.Add(max(leastPatience, usual))
+	until = ready.LastTransitionTime.Add(max(minPatience, usual))
 	return until, now.Before(until)
 }
 
@@ -137,7 +137,7 @@ func (r *Replicas) CountServing(usual time.Duration, now time.Time) int {
 	for i, pod := range r.Pods {
 		_, unsettled := r.IsUnsettled(pod, usual, now)
 		fell := i >= r.Ready && now.Before(UnreadySince(pod).Add(Patience(usual)))
-		if (unsettled || fell) && max(r.lasted[pod.UID], lastRun(pod)-usual) >= max(leastPatience, usual) {
+		if (unsettled || fell) && max(r.lasted[pod.UID], lastRun(pod)-usual) >= max(minPatience, usual) {
 			serving++
 		}
 	}
@@ -203,9 +203,10 @@ func newReplicas(w Workload, c *podCounter, facts Facts) *Replicas {
 	return r
 }
 
-// isLiving reports whether the pod's controller counts it as a replica. A failed pod does not count: kubelets fail pods
-// to free memory or disk, and the object stays long after its replacement (controller_utils.go, IsPodActive).
-func isLiving(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil && !isFinished(pod) }
+// IsLiving reports whether the pod has not ended and is not being deleted. Only living pods count as replicas of their
+// controller. A failed pod does not count: kubelets fail pods to free memory or disk, and the object stays long after
+// its replacement (controller_utils.go, IsPodActive).
+func IsLiving(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil && !isFinished(pod) }
 
 // isReplacedLater reports whether the pod is replaced only after its end. Until then it counts as expected.
 func isReplacedLater(pod *corev1.Pod) bool {

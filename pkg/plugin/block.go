@@ -40,7 +40,7 @@ func (b *block) draw(lines []string) {
 	out.WriteString("\x1b[J")
 	appendLines(&out, lines[same:])
 	b.shown, b.width = lines, width
-	_, _ = io.WriteString(b.w, out.String()) // the upgrade continues if nobody can see it
+	_, _ = io.WriteString(b.w, out.String()) // the upgrade continues without its display
 }
 
 // writeAbove writes text of one or more lines above the block.

@@ -190,7 +190,7 @@ func (e *execution) announceStart(ctx context.Context) {
 	if e.g.rebuilt {
 		e.display.ShowNote(e.g.describeLostRecord())
 	}
-	e.display.ShowNote(describeStart(e.g))
+	e.display.ShowNote(describeRunStart(e.g))
 	if standby := upgrade.DescribeStandby(e.g.members); standby != "" {
 		e.display.ShowNote(standby)
 	}
@@ -228,7 +228,7 @@ func (e *execution) reloadUnderLease(ctx context.Context) error {
 			return err
 		}
 	}
-	if asked := store.Asked(); asked.Verb == e.mode.correspondingVerb() && asked.Run == e.g.record.Run {
+	if asked := store.CurrentRequest(); asked.Verb == e.mode.correspondingVerb() && asked.Run == e.g.record.Run {
 		return store.WithdrawRequest(ctx, asked)
 	}
 	return nil
@@ -269,8 +269,8 @@ func (e *execution) readGroupAgain(ctx context.Context, all bool) (err error) {
 	return e.g.rejectRefusedUpgrade()
 }
 
-// describeStart describes what a run is about to do.
-func describeStart(g *groupContext) string {
+// describeRunStart describes what a run is about to do.
+func describeRunStart(g *groupContext) string {
 	switch {
 	case g.releases != nil:
 		return fmt.Sprintf("run %s: releasing nodes that are current and still fenced: %s", g.request.Run, strings.Join(g.releases, ", "))

@@ -103,7 +103,7 @@ func (f *followedUpgrade) beginForecast(ctx context.Context, record record.Recor
 // currentState returns the stored state of the upgrade. If the record has changed since the lease was read, a process
 // may have continued the upgrade, so it does not count as abandoned.
 func (f *followedUpgrade) currentState(record record.Record, version string) recordedState {
-	return recordedState{record: record, asked: f.follower.Asked(), lease: f.lease, abandoned: f.abandoned && version == f.version}
+	return recordedState{record: record, asked: f.follower.CurrentRequest(), lease: f.lease, abandoned: f.abandoned && version == f.version}
 }
 
 // waitForChange waits until there is something new to read or to show. It returns false when the context has ended.

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// ignoredFlags are flags that have no effect on some command lines. They are rejected there, so that nobody relies on
+// ignoredFlags are flags that have no effect on some command lines. They are rejected there, so that users do not rely on
 // them.
 //
 // Three kinds of flags are accepted without an effect:

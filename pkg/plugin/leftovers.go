@@ -34,7 +34,7 @@ func (s *recordedState) findAbandonedRun(group string) []report.Leftover {
 }
 
 // readLease reads the lease of a group and reports whether the recorded upgrade is abandoned. It is abandoned if the
-// record says that it is running, nobody holds the lease, and a second reading of the record shows no change. The
+// record says that it is running, no process holds the lease, and a second reading of the record shows no change. The
 // second reading is needed because a process acquires the lease before it writes its first record, and releases the
 // lease after it wrote its last.
 func (c *command) readLease(ctx context.Context, store *cluster.Store, group string, record *record.Record) (lease cluster.LeaseState, abandoned bool, err error) {
@@ -46,7 +46,7 @@ func (c *command) readLease(ctx context.Context, store *cluster.Store, group str
 	return lease, err == nil && reflect.DeepEqual(*record, after), err
 }
 
-// looksAbandoned reports whether the record says that the upgrade is running although nobody holds the lease.
+// looksAbandoned reports whether the record says that the upgrade is running although no process holds the lease.
 func looksAbandoned(record *record.Record, lease cluster.LeaseState) bool {
 	return record.IsRunning() && lease.IsFree()
 }

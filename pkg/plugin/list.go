@@ -124,7 +124,7 @@ func hintsOnGroups(listed int, groups []nodegroup.Group, refusals map[string]str
 	return hints
 }
 
-// hintsOnUngroupedNodes returns hints that name the owners of nodes outside of all groups, so that nobody looks for
+// hintsOnUngroupedNodes returns hints that name the owners of nodes outside of all groups, so that users do not look for
 // these nodes in the list.
 func hintsOnUngroupedNodes(provider cloud.Provider, groups []nodegroup.Group, nodes []*corev1.Node) []string {
 	counts, owners := map[string]int{}, map[string]nodegroup.Owner{}

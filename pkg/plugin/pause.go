@@ -148,7 +148,7 @@ func resumeUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if err := rejectConflictingCommand(modeResume, c.line.isDryRun(), u.name, &u.record); err != nil {
 		return err
 	}
-	asked := u.store.Asked()
+	asked := u.store.CurrentRequest()
 	pausing := asked.Verb == record.VerbPause && asked.Run == u.record.Run
 	atWork, err := c.awaitHolder(ctx, u.name, modeResume)
 	if err == nil && atWork {

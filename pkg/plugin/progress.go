@@ -26,7 +26,7 @@ import (
 const heartbeat = 30 * time.Second
 
 // Display shows the user what happens while a command waits for one group's upgrade. Its methods return no error,
-// because the upgrade continues even if nobody can see it. All methods except Close return immediately. They may be
+// because the upgrade continues even without its display. All methods except Close return immediately. They may be
 // called from several goroutines. Nothing may be called after Close.
 type Display interface {
 	// SetRun sets the identifier of the upgrade that the following calls are about.
@@ -132,10 +132,10 @@ func (c console) openDisplay(group string, stop func()) Display {
 	return p
 }
 
-// leastHeight is the number of lines that a terminal must have for a live view.
-const leastHeight = 15
+// minHeight is the number of lines that a terminal must have for a live view.
+const minHeight = 15
 
-// chooseProgressMode returns the mode of --progress. A live view needs a terminal with leastHeight lines whose cursor
+// chooseProgressMode returns the mode of --progress. A live view needs a terminal with minHeight lines whose cursor
 // can be moved. There is none while libraries log to stderr.
 func (c console) chooseProgressMode() string {
 	if c.progress != "auto" && c.progress != "live" {
@@ -145,7 +145,7 @@ func (c console) chooseProgressMode() string {
 	switch {
 	case !mayRedraw(c.ErrOut):
 		return "plain"
-	case height < leastHeight || klog.V(1).Enabled():
+	case height < minHeight || klog.V(1).Enabled():
 		return "tty"
 	default:
 		return "live"

@@ -84,7 +84,7 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	if err != nil {
 		return err
 	}
-	asked := g.store.Asked()
+	asked := g.store.CurrentRequest()
 	lease, abandoned, err := c.readLease(ctx, g.store, name, &rec)
 	if err != nil {
 		return err
@@ -231,8 +231,8 @@ func (r *reportedGroup) makeStatus(state recordedState, now time.Time) *report.U
 	return status
 }
 
-// mostControllersRead is the maximum number of controllers that a status reads.
-const mostControllersRead = 20
+// maxControllersRead is the maximum number of controllers that a status reads.
+const maxControllersRead = 20
 
 // readControllers reads the controllers of workloads that have fewer pods than before the upgrade.
 func (r *reportedGroup) readControllers(ctx context.Context, conn *connection, record *record.Record) {
@@ -242,7 +242,7 @@ func (r *reportedGroup) readControllers(ctx context.Context, conn *connection, r
 	unscaled := upgrade.Next(upgrade.NewWorld(conn.Now(), r.group, r.members, &r.cluster.view, *record)).Unscaled
 	reader := cluster.NewControllerReader(conn.Client, conn.Now)
 	r.controllers = map[drain.Workload]drain.Controller{}
-	for _, w := range unscaled[:min(len(unscaled), mostControllersRead)] {
+	for _, w := range unscaled[:min(len(unscaled), maxControllersRead)] {
 		r.controllers[w] = reader.ReadController(ctx, w)
 	}
 }

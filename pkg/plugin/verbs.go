@@ -139,7 +139,7 @@ func restoreSettings(line commandLine, m mode, group string, record *record.Reco
 
 // storeRequest stores a request for the process that runs the upgrade.
 func (u *recordedUpgrade) storeRequest(ctx context.Context, c *command, verb record.Verb) error {
-	return u.store.Ask(ctx, record.Asked{Verb: verb, Run: u.record.Run, By: currentUser(), At: c.conn.Now().UTC().Truncate(time.Second)})
+	return u.store.StoreRequest(ctx, record.Asked{Verb: verb, Run: u.record.Run, By: currentUser(), At: c.conn.Now().UTC().Truncate(time.Second)})
 }
 
 // rejectReportFlag returns an error if --report was passed for an upgrade that another process runs.

@@ -362,7 +362,7 @@ func (s *site) runner(with ...func(*record.Request)) *Runner {
 	}
 	return &Runner{
 		Request: request, Cluster: s, Cloud: siteCloud{s}, Writer: s, Store: s, Group: s.group(), Lost: s.lost,
-		Requests: &asker{}, Expires: func() time.Time { return s.began.AddDate(1, 0, 0) }, RenewalError: func() error { return nil },
+		Requests: &requestSource{}, Expires: func() time.Time { return s.began.AddDate(1, 0, 0) }, RenewalError: func() error { return nil },
 		Watch:     func(step upgrade.Step) { s.steps = append(s.steps, step) },
 		CloudRead: func(_ *nodegroup.Group, err error) { s.polled = append(s.polled, err) }, BalancersRead: func(error) {}, ReportOutage: func(string) {},
 	}

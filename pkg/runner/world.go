@@ -79,6 +79,6 @@ func (s *run) observeWorld() upgrade.World {
 	world.Movable, world.Controllers = s.Movable, maps.Clone(s.controllers.known)
 	world.Targets = s.Targets
 	world.Memo = &s.memo
-	world.Stop, world.Asked, world.Stay = s.stopping, s.Requests.Asked(), s.WaitForSoak
+	world.Stop, world.Asked, world.Stay = s.stopping, s.Requests.CurrentRequest(), s.WaitForSoak
 	return world
 }

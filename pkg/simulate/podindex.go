@@ -277,7 +277,7 @@ func (x *podIndex) readConstraint(k *schedulingKey, c *corev1.TopologySpreadCons
 
 // addSpreadDomain returns the known domain with the same nodes. If there is none, it fills and adds this one.
 func (x *podIndex) addSpreadDomain(d *spreadDomain) *spreadDomain {
-	id := d.id()
+	id := d.nodeSetKey()
 	if known, ok := x.domains[id]; ok {
 		return known
 	}

@@ -105,8 +105,8 @@ func newSpreadDomain(k *schedulingKey, c *corev1.TopologySpreadConstraint, label
 	return d
 }
 
-// id returns a string that is equal for domains with the same nodes.
-func (d *spreadDomain) id() string {
+// nodeSetKey returns a string that is equal for domains with the same nodes.
+func (d *spreadDomain) nodeSetKey() string {
 	spec := &d.key.sample.Spec
 	parts := []any{d.labels, nil, nil, d.honorTaints, nil}
 	if !d.ignoreLabels {

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// mostDrainedAtOnce limits how many nodes are drained together. mostBudgetTime limits how long a drain respects
-	// budgets. mostDrainGrace limits the grace period of the pods (GKE G75).
-	mostDrainedAtOnce = 20
-	mostBudgetTime    = time.Hour
-	mostDrainGrace    = 24 * time.Hour
+	// maxDrainedTogether limits how many nodes are drained together. maxBudgetTime limits how long a drain respects
+	// budgets. maxDrainGrace limits the grace period of the pods (GKE G75).
+	maxDrainedTogether = 20
+	maxBudgetTime      = time.Hour
+	maxDrainGrace      = 24 * time.Hour
 	// defaultWait is how long the upgrade waits before it drains outdated nodes (GKE G71).
 	defaultWait = 3 * 24 * time.Hour
 )
@@ -44,11 +44,11 @@ func autoscaledStrategy() strategy {
 				run: (*decision).waitBeforeDrain, onEmpty: (*decision).terminateNode,
 			},
 			{
-				name: record.PhaseDrainBlue, keepsAllOnStop: true, suspendsScaling: true, stopsOnGroupChange: true, held: outdatedHeld, mostGrace: mostDrainGrace, capsEvictedGrace: true, verbs: verbs, // GKE G81
+				name: record.PhaseDrainBlue, keepsAllOnStop: true, suspendsScaling: true, stopsOnGroupChange: true, held: outdatedHeld, maxGrace: maxDrainGrace, capsEvictedGrace: true, verbs: verbs, // GKE G81
 				run: (*decision).drainRemaining, onEmpty: (*decision).terminateNode, onTimeout: (*decision).giveUpNode,
 			},
 			{
-				name: record.PhaseDeleteBlue, keepsAllOnStop: true, stopsOnGroupChange: true, held: outdatedHeld, mostGrace: mostDrainGrace, capsEvictedGrace: true, verbs: []record.Verb{record.VerbAbort},
+				name: record.PhaseDeleteBlue, keepsAllOnStop: true, stopsOnGroupChange: true, held: outdatedHeld, maxGrace: maxDrainGrace, capsEvictedGrace: true, verbs: []record.Verb{record.VerbAbort},
 				run: (*decision).removeRemaining, onEmpty: (*decision).terminateNode, onTimeout: (*decision).giveUpNode,
 			},
 			{
@@ -73,10 +73,10 @@ func refuseWaitFlag(s *Settings) error {
 // use.
 func checkAutoscaled(s *Settings) error {
 	switch {
-	case s.WaitForDrain != nil && (*s.WaitForDrain < 0 || *s.WaitForDrain > mostSoak):
-		return fmt.Errorf("--wait-for-drain=%s: use a time from 0 to %s", s.WaitForDrain, mostSoak)
+	case s.WaitForDrain != nil && (*s.WaitForDrain < 0 || *s.WaitForDrain > maxSoak):
+		return fmt.Errorf("--wait-for-drain=%s: use a time from 0 to %s", s.WaitForDrain, maxSoak)
 	case s.MaxSurge != nil || s.MaxUnavailable != nil || s.BatchBarrier:
-		return fmt.Errorf("--max-surge, --max-unavailable and --batch-barrier: --strategy=%s adds no node and drains up to %d nodes at a time: remove the flags", record.AutoscaledBlueGreen, mostDrainedAtOnce)
+		return fmt.Errorf("--max-surge, --max-unavailable and --batch-barrier: --strategy=%s adds no node and drains up to %d nodes at a time: remove the flags", record.AutoscaledBlueGreen, maxDrainedTogether)
 	case s.OnTimeout != "" && s.OnTimeout != record.Force:
 		return fmt.Errorf("--on-timeout=%s: --strategy=%s deletes the pods that are left when a node's drain time is over: remove the flag", s.OnTimeout, record.AutoscaledBlueGreen)
 	}
@@ -85,8 +85,8 @@ func checkAutoscaled(s *Settings) error {
 
 // resolveAutoscaled completes the request with GKE's numbers for how many nodes are drained at once, and for how long.
 func resolveAutoscaled(s Settings, req record.Request, group *nodegroup.Group, _, outdated int) (record.Request, error) {
-	req.DrainTimeout, req.OnTimeout = record.Duration{Duration: valueOrDefault(s.DrainTimeout, mostBudgetTime)}, record.Force
-	req.WaitForDrain, req.Window = record.Duration{Duration: valueOrDefault(s.WaitForDrain, defaultWait)}, mostDrainedAtOnce
+	req.DrainTimeout, req.OnTimeout = record.Duration{Duration: valueOrDefault(s.DrainTimeout, maxBudgetTime)}, record.Force
+	req.WaitForDrain, req.Window = record.Duration{Duration: valueOrDefault(s.WaitForDrain, defaultWait)}, maxDrainedTogether
 	req.To = cmp.Or(s.To, group.Wanted.Target()) // the template may change during the wait
 	return req, checkGroupAutoscaled(group, &req, outdated)
 }
@@ -155,7 +155,7 @@ func (d *decision) removeIdleNodes() {
 		d.advanceNode(name)
 	}
 	for _, m := range slices.Clone(d.count.pending) {
-		if d.rec.Stopping == "" && !d.pausing && d.rec.CountInFlight() < mostDrainedAtOnce && d.isIdle(m) {
+		if d.rec.Stopping == "" && !d.pausing && d.rec.CountInFlight() < maxDrainedTogether && d.isIdle(m) {
 			d.recordNodeStart(m)
 			d.advanceNode(m.Name())
 		}

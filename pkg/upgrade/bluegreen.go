@@ -43,7 +43,7 @@ func blueGreenStrategy() strategy {
 				run: (*decision).soakPool,
 			},
 			{
-				name: record.PhaseDeleteBlue, keepsAllOnStop: true, stopsOnGroupChange: true, mostGrace: time.Hour, held: outdatedHeld, verbs: []record.Verb{record.VerbAbort}, // GKE G53
+				name: record.PhaseDeleteBlue, keepsAllOnStop: true, stopsOnGroupChange: true, maxGrace: time.Hour, held: outdatedHeld, verbs: []record.Verb{record.VerbAbort}, // GKE G53
 				run: (*decision).deleteBlue, onEmpty: (*decision).terminateNode, onTimeout: (*decision).deletePods,
 			},
 			{

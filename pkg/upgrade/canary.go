@@ -181,7 +181,7 @@ func (d *decision) canDrainInParts(m *nodegroup.Member) bool {
 func (d *decision) hasSuccessorInTime(w drain.Workload) bool {
 	r := d.w.Workloads.Named(w)
 	recovery, _ := d.recoveryOf(w)
-	if usual := recovery.Usual; r == nil || 2*(drain.Patience(usual)+max(leastUnhealthy, 4*usual)) > d.rec.Request.DrainTimeout.Duration {
+	if usual := recovery.Usual; r == nil || 2*(drain.Patience(usual)+max(minUnhealthyLimit, 4*usual)) > d.rec.Request.DrainTimeout.Duration {
 		return false
 	}
 	return slices.ContainsFunc(r.Unready(), d.isSuccessor)

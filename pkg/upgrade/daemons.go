@@ -15,9 +15,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// leastDaemonReady is how long a DaemonSet's pod must stay ready after it was late. A pod that is ready for a moment
+// minDaemonReady is how long a DaemonSet's pod must stay ready after it was late. A pod that is ready for a moment
 // between two crashes does not count as recovered.
-const leastDaemonReady = 30 * time.Second
+const minDaemonReady = 30 * time.Second
 
 // daemonPods has the pods of one DaemonSet on Ready nodes. missing counts the current nodes that should have a pod of it
 // and have none.
@@ -186,7 +186,7 @@ func (d *decision) watchDaemons() {
 // control plane has removed its not-ready taint, so the patience begins when it became Ready.
 func (d *decision) describeLateDaemon(pod *corev1.Pod, before record.DaemonRecord) string {
 	if drain.Ready(pod) {
-		return fmt.Sprintf("it has not been ready for %s since it failed", leastDaemonReady)
+		return fmt.Sprintf("it has not been ready for %s since it failed", minDaemonReady)
 	}
 	if pod.Spec.NodeName != "" {
 		d.requeueAt(drain.LateAt(pod, before.Usual.Duration))
@@ -292,9 +292,9 @@ func (d *decision) demoteRecentlyReady(pods daemonPods) daemonPods {
 	split := pods
 	split.ready, split.unready = nil, slices.Clone(pods.unready)
 	for _, pod := range pods.ready {
-		if since := readySince(pod); d.w.Now.Before(since.Add(leastDaemonReady)) {
+		if since := readySince(pod); d.w.Now.Before(since.Add(minDaemonReady)) {
 			split.unready = append(split.unready, pod)
-			d.requeueAt(since.Add(leastDaemonReady))
+			d.requeueAt(since.Add(minDaemonReady))
 		} else {
 			split.ready = append(split.ready, pod)
 		}

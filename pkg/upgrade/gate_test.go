@@ -1266,7 +1266,7 @@ func TestClosedBudgetsNameTheirCause(t *testing.T) {
 	g.step()
 	g.pass(6 * time.Second)
 	step := g.step()
-	if len(step.Blocked) != 1 || step.Blocked[0].Remedy() != "mend shop/ReplicaSet/web (2 of 3 ready): 1 pod is not created: exceeded quota" {
+	if len(step.Blocked) != 1 || step.Blocked[0].Remedy() != "fix shop/ReplicaSet/web (2 of 3 ready): 1 pod is not created: exceeded quota" {
 		t.Errorf("blocked %v, unhealthy %v", step.Blocked, step.Status.Unhealthy)
 	}
 }

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// leastUnhealthy is how long a workload may be unhealthy before the upgrade stops, whatever its
+	// minUnhealthyLimit is how long a workload may be unhealthy before the upgrade stops, whatever its
 	// pods usually take.
-	leastUnhealthy = 5 * time.Minute
+	minUnhealthyLimit = 5 * time.Minute
 	// lateKept is the longest time for which a pod may be ready between two times of being late. If it is late again
 	// within that time, both count as one.
 	lateKept = time.Minute
@@ -29,9 +29,9 @@ const (
 	creationPatience = 5 * time.Second
 	// creationTime is how long controllers need to create a pod on a busy control plane.
 	creationTime = time.Second
-	// mostIgnored is how many workloads an advised --ignore-unready names. With fewer names than unhealthy workloads, the
+	// maxIgnored is how many workloads an advised --ignore-unready names. With fewer names than unhealthy workloads, the
 	// same command would stop again.
-	mostIgnored = 20
+	maxIgnored = 20
 	// roomPatience is how long a pod may wait for room if no new node is expected. Pods that end on other nodes may leave
 	// room.
 	roomPatience = 30 * time.Second
@@ -551,7 +551,7 @@ func (d *decision) addUnhealthy(u unhealthy, usual time.Duration) {
 	if u.Since.After(d.w.Now) {
 		u.Since = d.w.Now
 	}
-	u.until = u.Since.Add(max(leastUnhealthy, 4*usual))
+	u.until = u.Since.Add(max(minUnhealthyLimit, 4*usual))
 	d.notes.Unhealthy[u.Name] = Spell{Since: u.Since, Pod: spell.Pod, Earlier: spell.Earlier}
 	d.unhealthy = append(d.unhealthy, u)
 	recovery, _ := d.recoveryOf(u.Workload)
@@ -577,7 +577,7 @@ func describeUnhealthy(all []unhealthy) string {
 	var retries []string
 	for _, u := range sorted {
 		lines, names = append(lines, u.String()), append(names, u.Name)
-		if u.refused && len(lines) <= mostNamed {
+		if u.refused && len(lines) <= maxNamed {
 			retries = append(retries, describeRetry(u.Workload))
 		}
 	}
@@ -585,7 +585,7 @@ func describeUnhealthy(all []unhealthy) string {
 	if len(retries) > 0 {
 		retry = fmt.Sprintf(" and run %s (controllers may wait 17 minutes before they try again)", strings.Join(retries, "; "))
 	}
-	ignored := names[:min(mostIgnored, len(names))]
+	ignored := names[:min(maxIgnored, len(names))]
 	more := ""
 	if left := len(names) - len(ignored); left > 0 {
 		more = fmt.Sprintf(" (and %d more, which the status lists)", left)

@@ -9,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// mostVanished limits how many nodes the record names that another process removed before their turn.
-const mostVanished = 50
+// maxVanishedNodes limits how many nodes the record names that another process removed before their turn.
+const maxVanishedNodes = 50
 
 // DescribeStandby returns the instances on Standby, which an upgrade leaves alone; "" for none.
 func DescribeStandby(members []nodegroup.Member) string {
@@ -88,7 +88,7 @@ func (d *decision) noteVanished() {
 	}
 	for _, name := range d.w.Notes.Pending {
 		_, started := d.rec.Nodes[name]
-		if _, there := nodegroup.IndexOfMember(d.w.Members, name); there || started || len(d.rec.Vanished) == mostVanished || slices.Contains(d.rec.Vanished, name) {
+		if _, there := nodegroup.IndexOfMember(d.w.Members, name); there || started || len(d.rec.Vanished) == maxVanishedNodes || slices.Contains(d.rec.Vanished, name) {
 			continue
 		}
 		d.rec.Vanished = append(slices.Clone(d.rec.Vanished), name)

@@ -142,7 +142,7 @@ func (d *decision) deleteRemaining(name string, n record.NodeRecord, m *nodegrou
 
 // cappedGrace returns the phase's limit for the pod's grace period in seconds, or 0 if the pod's own is not longer.
 func (p phase) cappedGrace(pod *corev1.Pod) int64 {
-	grace, most := pod.Spec.TerminationGracePeriodSeconds, int64(p.mostGrace.Seconds())
+	grace, most := pod.Spec.TerminationGracePeriodSeconds, int64(p.maxGrace.Seconds())
 	if most == 0 || grace == nil || *grace <= most {
 		return 0
 	}
@@ -154,7 +154,7 @@ func (p phase) cappedGrace(pod *corev1.Pod) int64 {
 func (p phase) graceEnd(pod *corev1.Pod) time.Time {
 	end := pod.DeletionTimestamp.Time // when the grace period ends, not when it began
 	if grace := pod.DeletionGracePeriodSeconds; p.capsEvictedGrace && grace != nil {
-		end = end.Add(min(0, p.mostGrace-time.Duration(*grace)*time.Second))
+		end = end.Add(min(0, p.maxGrace-time.Duration(*grace)*time.Second))
 	}
 	return end
 }

@@ -132,10 +132,10 @@ func (s *Settings) checkUpdateStrategy() error {
 }
 
 func checkSoak(flag string, soak *time.Duration) error {
-	if soak == nil || (*soak >= 0 && *soak <= mostSoak) {
+	if soak == nil || (*soak >= 0 && *soak <= maxSoak) {
 		return nil
 	}
-	return fmt.Errorf("--%s=%s: use a time from 0 to %s: all soaks of an upgrade together must not take longer", flag, soak, mostSoak)
+	return fmt.Errorf("--%s=%s: use a time from 0 to %s: all soaks of an upgrade together must not take longer", flag, soak, maxSoak)
 }
 
 // ResolveRequest fills in the settings that were left open, from the model and the group. size is the group's number of

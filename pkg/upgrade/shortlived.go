@@ -10,8 +10,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// mostExpiry is how long outdated nodes may take to end by themselves (GKE G90).
-const mostExpiry = 7 * 24 * time.Hour
+// maxExpiry is how long outdated nodes may take to end by themselves (GKE G90).
+const maxExpiry = 7 * 24 * time.Hour
 
 // shortLivedStrategy returns GKE's strategy for nodes that end by themselves within a week. The group is pointed at the
 // wanted revision, and no node is fenced, drained or removed (GKE G90).
@@ -82,7 +82,7 @@ func (d *decision) awaitExpiry() bool {
 	for _, m := range d.count.pending {
 		names = append(names, m.Name())
 	}
-	end := d.rec.Started.Add(mostExpiry)
+	end := d.rec.Started.Add(maxExpiry)
 	text := fmt.Sprintf("%d of %d nodes are left (%s)", left, d.rec.Total, abbreviateNames(names))
 	switch {
 	case !d.w.Now.Before(end):

@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// mostSoak limits how long all soaks of an upgrade take together (GKE G50).
-	mostSoak = 7 * 24 * time.Hour
+	// maxSoak limits how long all soaks of an upgrade take together (GKE G50).
+	maxSoak = 7 * 24 * time.Hour
 	// longWait is the remaining wait above which a process exits instead of waiting.
 	longWait = 15 * time.Minute
 )
 
 // soakFor begins a soak of the length, or continues with the running one, and reports whether it is over. All soaks
-// together last at most mostSoak.
+// together last at most maxSoak.
 func (d *decision) soakFor(length time.Duration) bool {
 	s := &d.rec.Soak
 	switch {
@@ -23,7 +23,7 @@ func (d *decision) soakFor(length time.Duration) bool {
 	case s.Left.Duration > 0:
 		s.Until = d.w.Now.Add(s.Left.Duration)
 	default:
-		length = max(0, min(length, mostSoak-s.Spent.Duration))
+		length = max(0, min(length, maxSoak-s.Spent.Duration))
 		s.Until, s.Spent = d.w.Now.Add(length), record.Duration{Duration: s.Spent.Duration + length}
 	}
 	s.Left = record.Duration{}
@@ -39,7 +39,7 @@ func (d *decision) soakFor(length time.Duration) bool {
 func (d *decision) endSoak() { d.rec.Soak.Until = time.Time{} }
 
 // isSoakExhausted reports whether no time is left for a further soak.
-func (d *decision) isSoakExhausted() bool { return d.rec.Soak.Spent.Duration >= mostSoak }
+func (d *decision) isSoakExhausted() bool { return d.rec.Soak.Spent.Duration >= maxSoak }
 
 // pauseSoak pauses the upgrade during its soak.
 func (d *decision) pauseSoak() {

@@ -154,9 +154,9 @@ type refusals struct {
 	actions    []nodegroup.Action
 }
 
-// mostRefused limits how many nodes a text names for which the same request was refused. The record contains the text,
+// maxRefusedNodes limits how many nodes a text names for which the same request was refused. The record contains the text,
 // and its size is limited.
-const mostRefused = 20
+const maxRefusedNodes = 20
 
 // describeRefused names the requests that a stop or an abort skips because they were permanently refused or tried for too
 // long, and the answers. It returns "" if there are none. It omits optional requests and requests that told already
@@ -184,7 +184,7 @@ func (d *decision) describeRefused(told string) string {
 			for _, a := range others {
 				names = append(names, subjectOf(a))
 			}
-			text += " (also " + abbreviateTo(mostRefused, names) + ")"
+			text += " (also " + abbreviateTo(maxRefusedNodes, names) + ")"
 		}
 		texts = append(texts, text+": "+d.lastAnswerTo(r.actions[0]))
 	}

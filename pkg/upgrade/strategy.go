@@ -52,9 +52,9 @@ type phase struct {
 	suspendsScaling bool
 	// calm is true if the phase suspends no process of the group, because no node is touched.
 	suspendsNothing bool
-	// mostGrace is the longest grace period that pods are deleted with; 0 keeps each pod's own.
-	mostGrace time.Duration
-	// capsEvictedGrace applies mostGrace to evicted pods, too.
+	// maxGrace is the longest grace period that pods are deleted with; 0 keeps each pod's own.
+	maxGrace time.Duration
+	// capsEvictedGrace applies maxGrace to evicted pods, too.
 	capsEvictedGrace bool
 	// waitsUntil describes what the upgrade does in a long wait of the phase, such as "it soaks". hasWorkInWait is true if a
 	// process that resumes the upgrade during the wait has work to do.

@@ -156,7 +156,7 @@ func (d *decision) deferForOverdue(name string, n record.NodeRecord, m *nodegrou
 				target.Group.Name, target.ID, name, end.UTC().Format(time.TimeOnly))
 		}
 	}
-	if overdue == "" || d.phase.mostGrace > 0 {
+	if overdue == "" || d.phase.maxGrace > 0 {
 		return false
 	}
 	d.addBlocked(drain.Blocked{Node: name, Obstacle: drain.Obstacle{Kind: drain.TargetStays, Detail: overdue}})

@@ -21,11 +21,11 @@ func joinNotes(all ...string) string {
 	return strings.Join(slices.DeleteFunc(all, func(note string) bool { return note == "" }), "; ")
 }
 
-// mostNamed limits how many items a text names.
-const mostNamed = 3
+// maxNamed limits how many items a text names.
+const maxNamed = 3
 
 // abbreviateNames lists the first names and counts the rest.
-func abbreviateNames(names []string) string { return abbreviateTo(mostNamed, names) }
+func abbreviateNames(names []string) string { return abbreviateTo(maxNamed, names) }
 
 // abbreviateTo lists at most most names and counts the rest.
 func abbreviateTo(most int, names []string) string {
@@ -37,8 +37,8 @@ func abbreviateTo(most int, names []string) string {
 
 // joinFirst joins the first phrases and counts the rest.
 func joinFirst(phrases []string) string {
-	if more := len(phrases) - mostNamed; more > 0 {
-		phrases = append(phrases[:mostNamed:mostNamed], fmt.Sprintf("and %d more", more))
+	if more := len(phrases) - maxNamed; more > 0 {
+		phrases = append(phrases[:maxNamed:maxNamed], fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(phrases, "; ")
 }

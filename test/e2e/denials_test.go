@@ -58,8 +58,8 @@ func sampledDenials() []denial {
 	}
 }
 
-// mostMoments is the maximum number of uses that are tried per action. Reading the group, for example, is used more often.
-const mostMoments = 8
+// maxMoments is the maximum number of uses that are tried per action. Reading the group, for example, is used more often.
+const maxMoments = 8
 
 // countDenials runs each command without a denial, and lists the uses of each action.
 func countDenials(t *testing.T, shared *fixture.Fixture) []denial {
@@ -69,7 +69,7 @@ func countDenials(t *testing.T, shared *fixture.Fixture) []denial {
 		s, key := openDenied(t, shared, command)
 		deniedCommands()[command](s, key).end(0)
 		for action, uses := range s.Cloud.UseCounts(key) {
-			step := max(1, uses/mostMoments)
+			step := max(1, uses/maxMoments)
 			for after := 0; after < uses; after += step {
 				all = append(all, denial{command, action, after})
 			}

@@ -77,7 +77,7 @@ func (o options) runCrash(ctx context.Context, out io.Writer) error {
 	defer seen.cancel()
 	p, err := l.runAndObserve(ctx, s, seen, w, o.keep)
 	if err != nil {
-		return fmt.Errorf("running the same command when the three are mended: %w", err)
+		return fmt.Errorf("running the same command after the three workloads were fixed: %w", err)
 	}
 	return writeTable(out, []outcome{p}, nil)
 }
@@ -166,7 +166,7 @@ func fixWorkload(ctx context.Context, s *fixture.Fixture, w *fixture.Workload) e
 		_, err = apps.Deployments(s.Namespace).Patch(ctx, w.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	}
 	if err != nil {
-		return fmt.Errorf("mending workload %q: %w", w.Name, err)
+		return fmt.Errorf("fixing workload %q: %w", w.Name, err)
 	}
 	return nil
 }

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// mostEmbedded is how many levels of embedded values a type may have. With more levels, readers cannot find the type to which a field
+// maxEmbeddingLevels is how many levels of embedded values a type may have. With more levels, readers cannot find the type to which a field
 // or a method belongs.
-const mostEmbedded = 2
+const maxEmbeddingLevels = 2
 
 // TestTypesEmbedFewLevels checks that no type of this module embeds values more than two levels deep.
 func TestTypesEmbedFewLevels(t *testing.T) {
@@ -33,7 +33,7 @@ func TestTypesEmbedFewLevels(t *testing.T) {
 			if len(path) > 1 {
 				embedding++
 			}
-			if len(path) > 1+mostEmbedded {
+			if len(path) > 1+maxEmbeddingLevels {
 				t.Errorf("%s: %s embeds values %d levels deep: name one of the fields", pkg.Fset.Position(of.Pos()), strings.Join(path, " > "), len(path)-1)
 			}
 		}

@@ -1,4 +1,4 @@
-// Command rivals upgrades groups on a real control plane while another actor, the rival, changes their size. Like cluster-autoscaler,
+// Command rivals upgrades groups on a real control plane while a simulated autoscaler, the rival, changes their size. Like cluster-autoscaler,
 // the rival raises the desired capacity and terminates nodes without pods through the cloud's API. The times are drawn from a seed,
 // which is printed. Each upgrade must succeed. The group must keep its size, except for the rival's changes and for nodes that the
 // upgrade says that it keeps. With -lost there is no rival. Instead the upgrade is killed, its record is deleted, and the same command

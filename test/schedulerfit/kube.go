@@ -83,7 +83,7 @@ func (i *instant) replace(objects []runtime.Object) error {
 // newKubeScheduler builds the default profile of kube-scheduler.
 func newKubeScheduler(ctx context.Context) (*kubeScheduler, error) {
 	metrics.Register()
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"}) // nobody calls it
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"}) // no request is sent to it
 	if err != nil {
 		return nil, err
 	}

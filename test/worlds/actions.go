@@ -119,7 +119,7 @@ func (r *rules) checkFence(w *upgrade.World, step *upgrade.Step, a nodemark.Fenc
 		r.fail("E33", "new node %s is fenced, because it has no labels", a.Node)
 	}
 	if m.Node.Annotations[nodemark.AnnotationRun] == step.Record.Run && !m.Node.Spec.Unschedulable {
-		r.fail("pause", "node %s is fenced again after another actor uncordoned it", a.Node)
+		r.fail("pause", "node %s is fenced again after an admin uncordoned it", a.Node)
 	}
 	if p := step.Record.Phase; p != record.PhaseScaleUp && p != record.PhaseUpgrade && p != record.PhaseCordonBlue && p != record.PhaseWait && p != record.PhaseDrainBlue && p != record.PhaseDeleteBlue {
 		r.fail("I10", "node %s is fenced in phase %q", a.Node, step.Record.Phase)

@@ -205,7 +205,7 @@ func (u *user) changePickedNode(pick int, fit func(*corev1.Node) bool, by func(*
 
 func (u *user) cordonNode(pick int) bool {
 	cordoned := u.changePickedNode(pick, func(n *corev1.Node) bool {
-		// A cordon by another actor on a fenced node cannot be told from the upgrade's own.
+		// On a fenced node, the user's cordon cannot be distinguished from the upgrade's own.
 		return !n.Spec.Unschedulable && n.Annotations[nodemark.AnnotationRun] == ""
 	}, func(n *corev1.Node) { n.Spec.Unschedulable = true })
 	if cordoned {

@@ -229,7 +229,7 @@ func (r *rules) checkWaitForDrain(w *upgrade.World, rec *record.Record) {
 }
 
 // countOutdatedLeft counts the outdated members. A node that the upgrade is removing counts until the boot timeout is over. A node
-// that another actor is removing does not count.
+// that an actor is removing does not count.
 func countOutdatedLeft(w *upgrade.World) (n int) {
 	for i := range w.Members {
 		m := &w.Members[i]

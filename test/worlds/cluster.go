@@ -74,7 +74,7 @@ type cluster struct {
 	excludedSince map[string]time.Time
 	// deletedByUpgrade contains the pods that the upgrade deleted.
 	deletedByUpgrade map[types.UID]bool
-	// fellSilent contains the nodes whose kubelet stopped reporting because of another actor.
+	// fellSilent contains the nodes whose kubelet an actor stopped.
 	fellSilent map[types.UID]bool
 	// becameUnready contains the UIDs of pods that became unready after they had been ready.
 	becameUnready map[types.UID]bool
@@ -258,7 +258,7 @@ func (c *cluster) changeNode(name string, by func(*corev1.Node)) {
 	c.scheduleBinding()
 }
 
-// changeNodeAsOther changes a node for another actor than the upgrade. It also changes the node's shadow.
+// changeNodeAsOther changes a node on behalf of an actor, not of the upgrade. It also changes the node's shadow.
 func (c *cluster) changeNodeAsOther(name string, by func(*corev1.Node)) {
 	c.changeNode(name, by)
 	if shadow, ok := c.shadow[name]; ok {

@@ -113,7 +113,7 @@ func (p *Plan) pastOperations() []*operation {
 	}
 }
 
-// beginOperation simulates another actor, who starts an operation: an upgrade to the wanted revision, an upgrade to another revision,
+// beginOperation simulates a user who starts an operation: an upgrade to the wanted revision, an upgrade to another revision,
 // or a change of the configuration.
 func (u *user) beginOperation(chosen int) bool {
 	if !u.c.plan.isDelegated() || u.c.runningOperation() != nil {
@@ -381,7 +381,7 @@ func (r *rules) checkDelegatedSuccess(record record.Record) {
 		}
 	}
 	if r.c.plan.hasActor(OperationBegun, TargetMoves) {
-		return // another actor may have begun another operation since
+		return // a user may have begun another operation since
 	}
 	for _, i := range r.c.cloud.liveInstances() {
 		if i.revision != record.Target.ID {

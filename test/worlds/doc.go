@@ -20,7 +20,7 @@
 //   - moves.go: the upgrade restarts Deployments instead of evicting their only ready pod (--move=surge). rollouts.go simulates the
 //     Deployment controller, and restarts.go has the rules.
 //   - starters.go: pods take minutes to start, also on old nodes.
-//   - trust.go: a machine is on Standby, or another actor changes the record of the upgrade. The upgrade must not terminate the wrong
+//   - trust.go: a machine is on Standby, or an actor changes the record of the upgrade. The upgrade must not terminate the wrong
 //     machine.
 //   - balancers.go: an AWS group is behind a load balancer. No machine may be terminated while its targets still drain.
 //   - lastready.go: the upgrade must keep the last ready pod of a workload.

@@ -54,7 +54,7 @@ func (r *rules) checkStopped(rec record.Record) {
 	}
 	theirs := r.c.plan.Suspended && !r.resumedByOthers
 	kept := r.reportsRefused(&rec, "resume "+rebalance) && slices.Contains(r.c.cloud.suspended, rebalance) || reportsSuspended(&rec) && (!r.quiet || r.isUnbalanced())
-	kept = kept && (!r.resumedByOthers || slices.Contains(r.c.cloud.suspended, rebalance)) // the upgrade may not have seen what another actor resumed a moment ago
+	kept = kept && (!r.resumedByOthers || slices.Contains(r.c.cloud.suspended, rebalance)) // the upgrade may not have seen that an admin resumed it a moment ago
 	if suspended := slices.Contains(r.c.cloud.suspended, rebalance); suspended != (theirs || kept) && r.c.plan.hasSize() {
 		r.fail("I4", "%s is suspended: %t, and was suspended by another actor: %t", rebalance, suspended, theirs)
 	}
@@ -335,7 +335,7 @@ func (r *rules) checkFinalSize(rec record.Record) {
 	}
 	least, most := max(r.max, k.desired), max(r.max, k.desired)
 	if owed > 0 || r.c.plan.isAutoscaled() {
-		most += r.removedByOthers // another actor may have taken a node during the last reading of the group
+		most += r.removedByOthers // the autoscaler or an admin may have removed a node during the last reading of the group
 	}
 	if !r.maxChanged && (k.max < least || k.max > most) {
 		r.fail("I9", "the maximum is %d, want %d", k.max, least)

@@ -73,7 +73,7 @@ func commonFaults() []FaultKind {
 	}
 }
 
-// ActorKind is an action of another actor.
+// ActorKind is an action that the upgrade does not do itself.
 type ActorKind string
 
 // The actors.

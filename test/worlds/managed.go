@@ -128,7 +128,7 @@ func (c *cluster) startOperation(o operation) {
 	c.after(c.drawUpTo(time.Minute), func() { c.addOperationSurge(op) })
 }
 
-// overtakeOperation makes an operation fail at once. Before a reading shows the failure, another actor changes the group's
+// overtakeOperation makes an operation fail at once. Before a reading shows the failure, an actor changes the group's
 // configuration. In half of the cases, later readings do not show that change while it is carried out.
 func (c *cluster) overtakeOperation(op *operation) {
 	c.endOperation(op, nodegroup.OperationFailed, "AccessDenied")

@@ -112,7 +112,7 @@ func hasEarlierLeaver(w *upgrade.World, step *upgrade.Step, m *nodegroup.Member,
 		}
 		other := memberNamed(w, name)
 		if other == nil || other.Node == nil || other.Node.UID != n.UID || other.Instance.State == nodegroup.InstanceLeaving {
-			continue // another actor terminates the node, so the upgrade no longer drains it
+			continue // another process terminates the node, so the upgrade no longer drains it
 		}
 		lost := isSilent(other.Node, w.Now)
 		if slices.ContainsFunc(other.Pods, func(pod *corev1.Pod) bool {

@@ -39,7 +39,7 @@ type Plan struct {
 	Stay bool
 	// Outside is true when a node of another group takes pods.
 	Outside bool
-	// Suspended is true when another actor suspended the cloud's rebalancing before the upgrade.
+	// Suspended is true when an admin suspended the cloud's rebalancing before the upgrade.
 	Suspended bool
 	// Repoint is true when the upgrade must first set the group's revision to the wanted one.
 	Repoint bool
@@ -83,7 +83,7 @@ type Marks uint
 const (
 	MarkCordoned  Marks = 1 << iota // by an admin
 	MarkTainted                     // with the user's taint
-	MarkFenceLike                   // with the fence's taint, set by another actor
+	MarkFenceLike                   // with the fence's taint, set by an admin
 	MarkExcluded                    // from load balancers, by the user
 	MarkForeign                     // labels and annotations of others
 	MarkSilent                      // NotReady
@@ -193,7 +193,7 @@ type Fault struct {
 	Percent int
 }
 
-// Actor is one action of another actor.
+// Actor is one action that the upgrade does not do itself.
 type Actor struct {
 	Kind ActorKind
 	At   time.Duration

@@ -33,7 +33,7 @@ func addRareTrouble(p *Plan) {
 			p.Actors = append(p.Actors, Actor{Kind: Sleep, At: at, Pick: d.IntN(1000)})
 		}
 	}
-	if p.Request.KeepMax && d.chance(50) { // another actor takes the room before the surge is launched
+	if p.Request.KeepMax && d.chance(50) { // the autoscaler takes the room before the surge is launched
 		p.Actors = append(p.Actors, Actor{Kind: ScalerGrows, At: d.between(0, 3*time.Second)})
 	}
 	if p.hasSize() && d.chance(10) {

@@ -576,7 +576,7 @@ func (r *rules) checkUnhealthyMessage(record record.Record) {
 	if app := &r.c.plan.Workloads[i]; !app.isAiling() && (app.Kind != DaemonSet || !app.Broken) && !unplaced && !r.c.plan.hasActor(PodCrashes) {
 		r.fail("liveness", "%s is reported as unhealthy without a cause: %s", app.id(), record.Message)
 	}
-	if mended := worldStart().Add(r.c.plan.Calm + 2*time.Minute); r.c.calm && record.Ended.After(mended) {
+	if repaired := worldStart().Add(r.c.plan.Calm + 2*time.Minute); r.c.calm && record.Ended.After(repaired) {
 		r.fail("liveness", "workloads are reported as unhealthy after all obstacles were removed: %s", record.Message)
 	}
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// remainingWorlds is the number of worlds in which the test asks for the remaining time. mostQuestions is how often it asks in each.
+// remainingWorlds is the number of worlds in which the test asks for the remaining time. maxQuestions is how often it asks in each.
 const (
 	remainingWorlds = 120
-	mostQuestions   = 12
+	maxQuestions    = 12
 )
 
 // undisturbedPlan returns the seed's plan without faults, other actors and oddities, which a forecast cannot know.
@@ -95,7 +95,7 @@ func askRemainingTime(t *testing.T, plan Plan) (asked []question, ended time.Dur
 			readings = append(readings, c.readGroup())
 		}
 		record := u.stored.record
-		if c.now.Before(next) || !record.IsRunning() || len(asked) == mostQuestions {
+		if c.now.Before(next) || !record.IsRunning() || len(asked) == maxQuestions {
 			continue
 		}
 		next = c.now.Add(time.Duration(dice.Int64N(int64(3 * time.Minute))))

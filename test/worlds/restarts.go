@@ -30,9 +30,9 @@ func moveWords() []string {
 	return []string{restarts, repeated, changed, orphaned, movedPod, waitsFirst, instead, crashedNew}
 }
 
-// mostRestarts is how many times the upgrade may request the restart of one Deployment. A request fails if the Deployment has changed
+// maxRestarts is how many times the upgrade may request the restart of one Deployment. A request fails if the Deployment has changed
 // since the upgrade read it.
-const mostRestarts = 3
+const maxRestarts = 3
 
 // movingState is the state of the rules about restarts.
 type movingState struct {
@@ -151,7 +151,7 @@ func (r *rules) checkNotMoving(p *process, w *upgrade.World, stored *record.Reco
 	switch {
 	case hasComeBack(stored, a.Node, pod):
 		return
-	case attempt.Outcome == nodegroup.OutcomeFatal || (attempt.Outcome == nodegroup.OutcomeMoved && attempt.Tries >= mostRestarts):
+	case attempt.Outcome == nodegroup.OutcomeFatal || (attempt.Outcome == nodegroup.OutcomeMoved && attempt.Tries >= maxRestarts):
 		r.tally.count("move", instead)
 	case !attempt.Begun.IsZero():
 		r.fail("L23", "%s, but a restart of its Deployment is moving the pod: %q", a, attempt.Outcome)

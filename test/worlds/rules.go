@@ -32,9 +32,9 @@ type rules struct {
 	zonesChanged, maxChanged bool
 	// currentSince is, for each node that was renewed in place, the time since when the node has been current.
 	currentSince map[string]time.Time
-	// recordedMachine contains, by node, the machine that the record named before another actor changed it.
+	// recordedMachine contains, by node, the machine that the record named before RecordAimed changed it.
 	recordedMachine map[string]string
-	// stripped contains the nodes from which another actor removed annotations of this program.
+	// stripped contains the nodes from which an admin removed annotations of this program.
 	stripped map[string]bool
 	// deadlines contains the deadline of each node, by its UID. furthestPhase is the furthest phase of the run, and run is its name.
 	deadlines     map[types.UID]time.Time
@@ -44,10 +44,10 @@ type rules struct {
 	moveCounts map[string]int
 	// evictedAddresses contains, by node, the addresses of the pods that the upgrade evicted from the node.
 	evictedAddresses map[types.UID][]string
-	// unclearTermination is true after both the upgrade and another actor terminated an instance, if only the cloud knows which
+	// unclearTermination is true after both the upgrade and an actor terminated an instance, if only the cloud knows which
 	// request came first.
 	unclearTermination bool
-	// resumedByOthers is true after another actor resumed suspended processes.
+	// resumedByOthers is true after an admin resumed suspended processes.
 	resumedByOthers bool
 	duties          dutyState
 	refusals        refusalState
@@ -122,7 +122,7 @@ func (r *rules) fail(rule, format string, args ...any) {
 	}
 }
 
-// noteLostNode records that another actor took a node away. The upgrade must keep one serving node less.
+// noteLostNode records that an actor removed a node. The upgrade must keep one serving node less.
 func (r *rules) noteLostNode() {
 	r.servingBefore--
 	r.zonesChanged = true

@@ -103,7 +103,7 @@ func withoutOurAnnotations(node *corev1.Node) *corev1.Node {
 	return bare
 }
 
-// addMachineChanges adds another actor to some worlds, who changes a node's machine in the record. It draws from its own generator.
+// addMachineChanges adds an actor to some worlds that changes a node's machine in the record. It draws from its own generator.
 func addMachineChanges(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x61696d65))}
 	if !p.listsMachines() || p.isDelegated() || p.isShortLived() || p.keepsTarget() || p.Denial.Kind != "" || !d.chance(12) {
@@ -265,7 +265,7 @@ func (r *rules) checkRebuiltRecord(w *upgrade.World, record *record.Record, err 
 // madeUp is a revision that does not exist.
 const madeUp = "made-up"
 
-// addRevisionChanges adds another actor to some worlds in which a user aborts the upgrade. The actor changes the earlier revision in
+// addRevisionChanges adds an actor to some worlds in which a user aborts the upgrade. The actor changes the earlier revision in
 // the record to one that does not exist. Worlds with a rollback have no such actor, because package plugin refuses a rollback to such
 // a revision. It draws from its own generator.
 func addRevisionChanges(p *Plan) {

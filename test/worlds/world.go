@@ -83,15 +83,15 @@ type user struct {
 	replan bool
 	// upgrades counts the upgrades that were begun. The name of a run contains this number.
 	upgrades int
-	// undoVerb is the verb with which the command undoes the upgrade, after another actor requested it. awaitsResume is true while the
+	// undoVerb is the verb with which the command undoes the upgrade, after a user requested it. awaitsResume is true while the
 	// upgrade is paused until a user resumes it.
 	undoVerb     record.Verb
 	awaitsResume bool
 	// lastScheduled is the number of the last scheduled run of the command. Earlier scheduled runs are cancelled.
 	lastScheduled int
-	// tamperedNode is the node for which another actor wrote another machine into the record; "" for none.
+	// tamperedNode is the node for which RecordAimed wrote another machine into the record; "" for none.
 	tamperedNode string
-	// realPrevious is the revision before the upgrade, if another actor wrote another one into the record.
+	// realPrevious is the revision before the upgrade, if RecordPointed wrote another revision into the record.
 	realPrevious nodegroup.Revision
 	// endsSoakNext is true when the next run ends the soak.
 	endsSoakNext bool

@@ -66,11 +66,11 @@ func (p *Plan) awaitOnlyReady(r *drain.Replicas, pod *corev1.Pod) (known bool) {
 	return r.Ready == 1 && (r.Most == 1 || p.awaitSuccessor(pod, p.lastReadyLimitOf(r.Workload)))
 }
 
-// mostRestarts limits how often the restart of a Deployment is tried that changes at the same time.
-const mostRestarts = 3
+// maxRestarts limits how often the restart of a Deployment is tried that changes at the same time.
+const maxRestarts = 3
 
 func isRestartGivenUp(attempt nodegroup.Attempt) bool {
-	return attempt.Outcome == nodegroup.OutcomeFatal || (attempt.Outcome == nodegroup.OutcomeMoved && attempt.Tries >= mostRestarts)
+	return attempt.Outcome == nodegroup.OutcomeFatal || (attempt.Outcome == nodegroup.OutcomeMoved && attempt.Tries >= maxRestarts)
 }
 
 // describeSuccessor describes the new pod that the pod waits for, or why no new pod was requested.

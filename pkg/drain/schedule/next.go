@@ -11,9 +11,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// leastReopening is the assumed time until a budget opens that should already be open. See
+// minReopening is the assumed time until a budget opens that should already be open. See
 // docs/internals/eviction-order.md.
-const leastReopening = 50 * time.Millisecond
+const minReopening = 50 * time.Millisecond
 
 // NextNode returns which of the waiting nodes to start, or "" if all would only lose time now. waiting is in the order of
 // starts if nothing else decides. ahead iterates over all pending nodes, and is read only as far as needed.
@@ -166,10 +166,10 @@ func (q *queueBuilder) budgetIndex(key types.NamespacedName, pod *corev1.Pod) in
 	missing := max(0, int(max(1, room))-open)
 	slots.open = make([]time.Duration, open, open+missing)
 	for _, at := range accepted[max(0, len(accepted)-missing):] {
-		slots.open = append(slots.open, max(leastReopening, at.Add(slots.refill).Sub(now)))
+		slots.open = append(slots.open, max(minReopening, at.Add(slots.refill).Sub(now)))
 	}
 	for len(slots.open) < open+missing {
-		slots.open = append(slots.open, max(leastReopening, slots.refill))
+		slots.open = append(slots.open, max(minReopening, slots.refill))
 	}
 	slices.Sort(slots.open)
 	q.indexes[key] = len(q.budgets)

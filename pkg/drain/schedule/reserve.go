@@ -14,13 +14,13 @@ import (
 const (
 	// evictionsPerBudget limits how many evictions of one budget are in flight.
 	evictionsPerBudget = 4
-	// leastSpacing and mostSpacing limit the time between two evictions of one budget. Within these
+	// minSpacing and maxSpacing limit the time between two evictions of one budget. Within these
 	// limits it is the time that answers take now. It ends early when the budget's status shows the
 	// first eviction. The API server writes each eviction into that status. If two evictions write at
 	// the same time, the API server retries one of them half a second later (eviction.go,
 	// EvictionsRetry; Kubernetes K06). See docs/internals/eviction-order.md.
-	leastSpacing = 100 * time.Millisecond
-	mostSpacing  = 400 * time.Millisecond
+	minSpacing = 100 * time.Millisecond
+	maxSpacing = 400 * time.Millisecond
 	// present is the age up to which an answer is used to estimate the time of the next.
 	present = 5 * time.Second
 	// statusLag is how long a budget's status may take to show an accepted eviction, if the change itself was not seen.
@@ -54,7 +54,7 @@ func (p *Plan) countSpending() {
 			took, answers = took+attempt.Ended.Sub(attempt.Begun), answers+1
 		}
 	}
-	p.spacing = min(max(leastSpacing, took/max(1, answers)), mostSpacing)
+	p.spacing = min(max(minSpacing, took/max(1, answers)), maxSpacing)
 }
 
 // isHiddenFromStatus reports whether an eviction may have used a budget whose status does not show it yet. The status

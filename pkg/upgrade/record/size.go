@@ -50,8 +50,8 @@ func (r *Request) CheckRecordSize(group *nodegroup.Group, members []nodegroup.Me
 	podsInDrain := sumOfLargest(measureAll(outdated, func(m *nodegroup.Member) int { return len(m.Pods) }), busy)
 	workloads := slices.Collect(maps.Values(SizeOfWorkloads(outdated)))
 	nodes := measureAll(outdated, r.MemberBytes)
-	// The record keeps mostWorkloads workloads, and those that have not recovered.
-	size := EncodedBytes(rest) + sumOfLargest(measureAll(outdated, DrainBytes), busy) + sumOfLargest(workloads, mostWorkloads+podsInDrain)
+	// The record keeps maxWorkloads workloads, and those that have not recovered.
+	size := EncodedBytes(rest) + sumOfLargest(measureAll(outdated, DrainBytes), busy) + sumOfLargest(workloads, maxWorkloads+podsInDrain)
 	if r.keepsNodes(group) { // a node takes less once it is gone
 		size += sumOfLargest(nodes, len(nodes))
 	} else { // the record also has new nodes that are given back, and the last nodes that are gone

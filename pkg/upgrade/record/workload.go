@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// mostWorkloads is for how many workloads the record keeps by name what the upgrade cost them. Each takes about 100
+// maxWorkloads is for how many workloads the record keeps by name what the upgrade cost them. Each takes about 100
 // bytes of the record, which is written twice for each node.
-const mostWorkloads = 500
+const maxWorkloads = 500
 
 // OtherWorkloads is the name under which recovered workloads with the least impact are summed up.
 const OtherWorkloads = "others"
@@ -104,10 +104,10 @@ func compareBool(a, b bool) int {
 	}
 }
 
-// SumUpOthers keeps mostWorkloads workloads by name. Of the recovered ones, it adds those with the least impact to
+// SumUpOthers keeps maxWorkloads workloads by name. Of the recovered ones, it adds those with the least impact to
 // OtherWorkloads: the sum of their evictions, and the longest of their times.
 func SumUpOthers(workloads map[string]WorkloadRecord, hasRecovered func(string, WorkloadRecord) bool) {
-	if len(workloads) <= mostWorkloads {
+	if len(workloads) <= maxWorkloads {
 		return
 	}
 	var recovered []WorkloadImpact
@@ -118,7 +118,7 @@ func SumUpOthers(workloads map[string]WorkloadRecord, hasRecovered func(string, 
 	}
 	slices.SortFunc(recovered, CompareImpacts)
 	others := workloads[OtherWorkloads]
-	for len(workloads) >= mostWorkloads && len(recovered) > 0 {
+	for len(workloads) >= maxWorkloads && len(recovered) > 0 {
 		least := recovered[len(recovered)-1]
 		recovered = recovered[:len(recovered)-1]
 		delete(workloads, least.Name)

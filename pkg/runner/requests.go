@@ -9,8 +9,8 @@ import (
 
 // RequestSource returns the user's requests for the upgrade; *cluster.Follower implements it.
 type RequestSource interface {
-	Asked() record.Asked
-	AskedChanged() <-chan struct{}
+	CurrentRequest() record.Asked
+	RequestChanged() <-chan struct{}
 }
 
 // stepChannels returns a channel that receives when the next step is due, and a channel for user requests. Both are nil
@@ -19,5 +19,5 @@ func (s *run) stepChannels(step *upgrade.Step) (wake <-chan time.Time, asked <-c
 	if step.Finished {
 		return nil, nil
 	}
-	return time.After(time.Until(s.nextStepTime(step))), s.Requests.AskedChanged()
+	return time.After(time.Until(s.nextStepTime(step))), s.Requests.RequestChanged()
 }

@@ -9,24 +9,24 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// asker is the source of user requests for a site's upgrade.
-type asker struct {
+// requestSource is the source of user requests for a site's upgrade.
+type requestSource struct {
 	mu      sync.Mutex
 	asked   record.Asked
 	changed chan struct{}
 }
 
-// Asked implements RequestSource.
-func (a *asker) Asked() record.Asked {
+// CurrentRequest implements RequestSource.
+func (a *requestSource) CurrentRequest() record.Asked {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.asked
 }
 
-// AskedChanged implements RequestSource.
-func (a *asker) AskedChanged() <-chan struct{} { return a.changed }
+// RequestChanged implements RequestSource.
+func (a *requestSource) RequestChanged() <-chan struct{} { return a.changed }
 
-func (a *asker) ask(verb record.Verb, run string) {
+func (a *requestSource) storeRequest(verb record.Verb, run string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.asked = record.Asked{Verb: verb, Run: run, By: "bob@other"}
@@ -53,13 +53,13 @@ func TestUserRequestsAreHandledImmediately(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSite(t, 2)
-				r, asks := s.runner(), &asker{changed: make(chan struct{}, 1)}
+				r, asks := s.runner(), &requestSource{changed: make(chan struct{}, 1)}
 				r.Requests = asks
 				if c.result != record.Paused { // a pause lets a started node finish
 					s.budgets = closedBudgets()
 				}
 				s.addPods("old-1", 1)
-				time.AfterFunc(when, func() { asks.ask(c.verb, c.run) })
+				time.AfterFunc(when, func() { asks.storeRequest(c.verb, c.run) })
 				time.AfterFunc(time.Minute, func() {
 					s.mu.Lock()
 					defer s.mu.Unlock()
