@@ -146,7 +146,7 @@ crash: controlplane ## Kill the tool after each of its writes, lose each answer,
 
 .PHONY: denials
 denials: controlplane ## Deny each AWS action for good, one at a time, at every moment at which a command uses it
-	NODEUPGRADE_TEST_DENIALS=all $(GO) test -count=1 -timeout 90m -run '^TestDenials$$' ./test/e2e
+	NODEUPGRADE_TEST_DENIALS=all $(GO) test -count=1 -timeout 90m -run '^TestCommandsNameDeniedCloudAction$$' ./test/e2e
 
 .PHONY: rivals
 rivals: controlplane ## Upgrade N=20 groups of a real control plane from SEED=1 while somebody else changes their size, and again with the record lost

@@ -19,28 +19,28 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestAutoscaledBlueGreen checks upgrades whose new nodes come from an autoscaler (GKE G70–G82), or from the group itself if
-// nodes are short-lived (GKE G90).
-func TestAutoscaledBlueGreen(t *testing.T) {
+// TestAutoscaledBlueGreenUpgrades checks upgrades whose new nodes come from an autoscaler (GKE G70–G82). The case "expire" has
+// short-lived nodes, which the group itself replaces (GKE G90).
+func TestAutoscaledBlueGreenUpgrades(t *testing.T) {
 	t.Parallel()
-	shared := common.forTest(t)
+	shared := commonFixture.forTest(t)
 	cases := map[string]func(*testing.T, *fixture.Fixture){
-		"served":   autoscaledToTheEnd,
-		"waits":    autoscaledWaits,
-		"unserved": autoscaledUnserved,
-		"expire":   shortLived,
+		"served":   testAutoscaledUpgrade,
+		"waits":    testAutoscaledWaitOfDays,
+		"unserved": testNoAutoscaler,
+		"expire":   testShortLivedNodes,
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			inSample(t)
+			skipUnlessSampled(t)
 			t.Parallel()
-			writeAutoscalerStatus(t, shared, "served", "waits") // at the last moment, because an old status does not count
+			writeAutoscalerStatus(t, shared, "served", "waits") // just before the test, because an old status is ignored
 			test(t, shared)
 		})
 	}
 }
 
-// writeAutoscalerStatus writes the status of cluster-autoscaler, which lists the groups that it serves.
+// writeAutoscalerStatus writes the status of cluster-autoscaler with the groups that it scales.
 func writeAutoscalerStatus(t *testing.T, s *fixture.Fixture, groups ...string) {
 	t.Helper()
 	text := "autoscalerStatus: Running\nnodeGroups:\n"
@@ -64,13 +64,13 @@ func writeAutoscalerStatus(t *testing.T, s *fixture.Fixture, groups ...string) {
 	}
 }
 
-// autoscale adds nodes to the group while pods of the case are pending, as an autoscaler with a short scan interval does.
-func (s *testCase) autoscale() {
+// startAutoscaler starts an autoscaler that adds nodes to the group while pods of the case are unschedulable.
+func (s *testCase) startAutoscaler() {
 	ctx, stop := context.WithCancel(s.t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) { return false, s.scaleUp(ctx) })
+		err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) { return false, s.addNodeForPendingPods(ctx) })
 		if ctx.Err() == nil {
 			s.t.Errorf("the autoscaler ended: %v", err)
 		}
@@ -81,7 +81,7 @@ func (s *testCase) autoscale() {
 	})
 }
 
-func (s *testCase) scaleUp(ctx context.Context) error {
+func (s *testCase) addNodeForPendingPods(ctx context.Context) error {
 	pods, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="})
 	if err != nil || !slices.ContainsFunc(pods.Items, isUnschedulable) {
 		return err
@@ -110,64 +110,65 @@ func isBooting(i awscloud.InstanceStatus, nodes []corev1.Node) bool {
 	return i.State == at.LifecycleStatePending || i.State == at.LifecycleStateInService && !joined
 }
 
-// autoscaled returns the flags of an autoscaled blue-green upgrade.
-func autoscaled(flags ...string) []string {
+// autoscaledFlags returns the flags of an autoscaled blue-green upgrade.
+func autoscaledFlags(flags ...string) []string {
 	return append([]string{"--strategy=autoscaled-blue-green"}, flags...)
 }
 
-// autoscaledToTheEnd drains all outdated nodes together after the wait. Only budgets limit the pace. The autoscaler adds the
+// testAutoscaledUpgrade drains all outdated nodes together after the wait. Only budgets limit the drains. The autoscaler adds the
 // nodes that the pods need (GKE G70, G74, G75).
-func autoscaledToTheEnd(t *testing.T, shared *fixture.Fixture) {
-	s := open(t, shared, fixture.Group{Name: "served", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
-	s.autoscale()
-	s.upgrade(0, autoscaled("--wait-for-drain=2s")...).says("nodegroup/served upgraded")
+func testAutoscaledUpgrade(t *testing.T, shared *fixture.Fixture) {
+	s := openCase(t, shared, fixture.Group{Name: "served", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+	s.startAutoscaler()
+	s.runUpgrade(0, autoscaledFlags("--wait-for-drain=2s")...).checkOutput("nodegroup/served upgraded")
 	s.waitFor("all pods to be ready", func() bool { return maps.Equal(s.takeSnapshot().ready, s.before.ready) })
 	after := s.takeSnapshot()
 	for _, node := range s.nodes() {
-		if !s.current(&node, after.group) {
+		if !s.isCurrent(&node, after.group) {
 			t.Errorf("node %s is not current", node.Name)
 		}
-		s.checkClean(&node)
+		s.checkNoMarks(&node)
 	}
 	if a, b := after.group, s.before.group; a.Min != b.Min || a.Max != b.Max || !slices.Equal(a.Suspended, b.Suspended) {
 		t.Errorf("min %d, max %d, suspended %v; before %d, %d, %v", a.Min, a.Max, a.Suspended, b.Min, b.Max, b.Suspended)
 	}
 	s.checkTerminations()
-	s.checkBudgets()
+	s.checkBudgetsKept()
 	s.checkEvictions()
 }
 
-// autoscaledWaits exits because the wait lasts days. During the wait only pause and abort are possible (GKE G71, G78).
-func autoscaledWaits(t *testing.T, shared *fixture.Fixture) {
-	s := open(t, shared, fixture.Group{Name: "waits", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
-	s.upgrade(6, autoscaled()...).says("it waits with the drain until ")
+// testAutoscaledWaitOfDays checks that the command exits if the wait takes days, and that only pause and abort are possible during
+// the wait (GKE G71, G78).
+func testAutoscaledWaitOfDays(t *testing.T, shared *fixture.Fixture) {
+	s := openCase(t, shared, fixture.Group{Name: "waits", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+	s.runUpgrade(6, autoscaledFlags()...).checkOutput("it waits with the drain until ")
 	if most, room := s.cloudGroup().Max, s.before.group.Max+3; most != room {
-		t.Errorf("the group's maximum is %d, want room for as many new nodes: %d", most, room)
+		t.Errorf("the group's maximum is %d, want %d, which has room for as many new nodes", most, room)
 	}
-	s.asking("complete").refuses("its strategy is autoscaled-blue-green, which has no soak to end")
-	s.asking("rollback", "--yes").refuses("its strategy is autoscaled-blue-green, which has no rollback")
-	s.asked(0, "pause").says("paused by ")
-	s.asked(6, "resume", "--yes", "--parallel-groups").says("it waits with the drain until ")
-	s.asked(0, "abort", "--yes")
+	s.startVerb("complete").checkRefusal("its strategy is autoscaled-blue-green, which has no soak to end")
+	s.startVerb("rollback", "--yes").checkRefusal("its strategy is autoscaled-blue-green, which has no rollback")
+	s.runVerb(0, "pause").checkOutput("paused by ")
+	s.runVerb(6, "resume", "--yes", "--parallel-groups").checkOutput("it waits with the drain until ")
+	s.runVerb(0, "abort", "--yes")
 	s.settle()
 	after := s.takeSnapshot()
 	s.checkSize(after)
 	for _, node := range s.nodes() {
-		s.checkClean(&node)
+		s.checkNoMarks(&node)
 	}
-	if !maps.Equal(after.moves, s.before.moves) {
-		t.Errorf("pods on outdated nodes %v, before %v", after.moves, s.before.moves)
+	if !maps.Equal(after.movingPods, s.before.movingPods) {
+		t.Errorf("pods on outdated nodes %v, before %v", after.movingPods, s.before.movingPods)
 	}
 }
 
-// autoscaledUnserved is refused because there is no sign of an autoscaler (GKE G80).
-func autoscaledUnserved(t *testing.T, shared *fixture.Fixture) {
-	s := open(t, shared, fixture.Group{Name: "unserved", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
-	c := s.upgrade(2, autoscaled()...)
+// testNoAutoscaler checks that the upgrade is refused if no autoscaler scales the group (GKE G80).
+func testNoAutoscaler(t *testing.T, shared *fixture.Fixture) {
+	s := openCase(t, shared, fixture.Group{Name: "unserved", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+	c := s.runUpgrade(2, autoscaledFlags()...)
 	for _, word := range []string{"no sign of an autoscaler for group", "does not name it", "blue-green"} {
 		if errorLine := c.errorLine(); !strings.Contains(errorLine, word) {
 			t.Errorf("the error does not say %q: %s", word, errorLine)
 		}
 	}
-	s.checkUntouched()
+	s.checkUnchanged()
 }

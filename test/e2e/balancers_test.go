@@ -13,45 +13,45 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// reading is how late the plugin may notice that a target is gone: it reads load balancers every 5 s while a node waits.
-const reading = 7 * time.Second
+// noticeDelay is how late the plugin may notice that a target is gone. It reads load balancers every 5 s while a node waits.
+const noticeDelay = 7 * time.Second
 
 // TestUpgradeWaitsForLoadBalancers upgrades groups whose nodes and pods are targets of load balancers (L22).
 func TestUpgradeWaitsForLoadBalancers(t *testing.T) {
 	t.Parallel()
-	shared := fixture.ForTest(t, quick())
+	shared := fixture.ForTest(t, quickOptions())
 	s := newBalancedGroup(t, shared, 12*time.Second)
-	s.add(fixture.Workload{Name: "web", Replicas: 4, MaxUnavailable: "1"})
-	s.ready()
-	s.noteOwners()
+	s.deploy(fixture.Workload{Name: "web", Replicas: 4, MaxUnavailable: "1"})
+	s.startObserving()
+	s.recordTargetOwners()
 
 	s.Cloud.InjectFault(awscloud.Fault{Service: "elasticloadbalancing", Code: "AccessDenied", Times: -1})
 	plan := start(t, s.Fixture, "nodeupgrade", "check", s.group, "--fail-on=never")
-	plan.end(0)
-	plan.says("may not elasticloadbalancing:DescribeTargetGroupAttributes", "the node label and --settle")
+	plan.awaitExit(0)
+	plan.checkOutput("may not elasticloadbalancing:DescribeTargetGroupAttributes", "the node label and --settle")
 	s.Cloud.ClearFaults()
 
-	c := s.upgrade(0)
-	s.checkDone()
+	c := s.runUpgrade(0)
+	s.checkUpgraded()
 	for _, part := range []string{"after these target groups have removed it: nodes, own, pods", "does not watch target groups of other accounts (theirs of account 999999999999)"} {
 		if !strings.Contains(c.transcript(), part) {
 			t.Errorf("it does not say %q", part)
 		}
 	}
-	last := s.checkLetGo()
-	for instance, at := range s.terminations() {
-		if waited := at.Sub(last[instance]); waited > 12*time.Second+reading {
-			t.Errorf("instance %s was terminated %s after its last target began to drain, which takes 12s", instance, waited)
+	last := s.checkTargetsDrainedFirst()
+	for instance, at := range s.terminationTimes() {
+		if waited := at.Sub(last[instance]); waited > 12*time.Second+noticeDelay {
+			t.Errorf("instance %s was terminated %s after its last target began to drain, and a drain takes 12s", instance, waited)
 		}
 	}
 }
 
-// TestWaitForLoadBalancersOverlapsWithSlowPods has pods that terminate more slowly than load balancers drain. Waiting for load balancers then
-// takes no extra time.
+// TestWaitForLoadBalancersOverlapsWithSlowPods has pods that terminate more slowly than load balancers drain. So waiting for load
+// balancers must take no extra time.
 func TestWaitForLoadBalancersOverlapsWithSlowPods(t *testing.T) {
-	inSample(t)
+	skipUnlessSampled(t)
 	t.Parallel()
-	shared := fixture.ForTest(t, quick())
+	shared := fixture.ForTest(t, quickOptions())
 	s := newBalancedGroup(t, shared, 3*time.Second)
 	err := s.Add(t.Context(), fixture.Workload{
 		Name: "web", Replicas: 4, MaxUnavailable: "2", Ready: 200 * time.Millisecond, Gone: 8 * time.Second, NodeSelector: map[string]string{"pool": s.group},
@@ -59,20 +59,20 @@ func TestWaitForLoadBalancersOverlapsWithSlowPods(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.ready()
-	s.noteOwners()
+	s.startObserving()
+	s.recordTargetOwners()
 	empty := map[string]time.Time{}
 	c := s.start("--settle=6s")
 	for range s.before.group.Instances {
-		e := c.until("a node that is empty", nodeState("Empty"))
+		e := c.awaitEvent("a node that is empty", nodeReached("Empty"))
 		empty[e.Node] = e.Time
 	}
-	c.end(0)
-	s.checkDone()
-	s.checkLetGo()
-	for instance, at := range s.terminations() {
+	c.awaitExit(0)
+	s.checkUpgraded()
+	s.checkTargetsDrainedFirst()
+	for instance, at := range s.terminationTimes() {
 		if waited := at.Sub(empty[s.nodeOf(instance)]); waited > 9*time.Second {
-			t.Errorf("node %s was terminated %s after it was empty, and has 6s to settle", s.nodeOf(instance), waited)
+			t.Errorf("node %s was terminated %s after it was empty, and --settle is 6s", s.nodeOf(instance), waited)
 		}
 	}
 }
@@ -80,24 +80,24 @@ func TestWaitForLoadBalancersOverlapsWithSlowPods(t *testing.T) {
 // balancedGroup is a case whose nodes and pods are behind load balancers.
 type balancedGroup struct {
 	*testCase
-	// owners are the instances of the targets: a node's own instance, and for a pod the instance of its first node.
+	// owners contains the instance of each target: for a node its instance, for a pod the instance of the pod's first node.
 	owners map[string]string
 }
 
-// newBalancedGroup begins a case with four target groups with the same deregistration delay: one of the Auto Scaling group, one
-// of nodes, one of the pods of web, and one of another account.
+// newBalancedGroup begins a case with four target groups that have the same deregistration delay. Their targets are the Auto Scaling
+// group, nodes, the pods of web, and nodes in another account.
 func newBalancedGroup(t *testing.T, shared *fixture.Fixture, delay time.Duration) *balancedGroup {
 	t.Helper()
 	add := func(name, account string, ip bool) string {
 		return shared.Cloud.AddTargetGroup(awscloud.TargetGroupSpec{Name: name, Account: account, IP: ip, Delay: delay})
 	}
 	own, nodes, pods, theirs := add("own", "", false), add("nodes", "", false), add("pods", "", true), add("theirs", "999999999999", false)
-	s := openEmpty(t, shared, fixture.Group{
+	s := openEmptyCase(t, shared, fixture.Group{
 		Name: "balanced", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance},
 		More: func(spec *awscloud.GroupSpec) { spec.TargetGroupARNs = []string{own} },
 	})
-	for i, node := range s.nodes() { // one range per node, because addresses of deleted pods could be reused otherwise
-		s.change(node.Name, func(n *corev1.Node) {
+	for i, node := range s.nodes() { // each node gets its own range, because other nodes could otherwise reuse the addresses of deleted pods
+		s.changeNode(node.Name, func(n *corev1.Node) {
 			n.Spec.PodCIDR = fmt.Sprintf("10.20.%d.0/24", i)
 			n.Spec.PodCIDRs = []string{n.Spec.PodCIDR}
 		})
@@ -120,8 +120,8 @@ func newBalancedGroup(t *testing.T, shared *fixture.Fixture, delay time.Duration
 	return &balancedGroup{testCase: s}
 }
 
-// noteOwners records the instance of each target.
-func (s *balancedGroup) noteOwners() {
+// recordTargetOwners records the instance of each target.
+func (s *balancedGroup) recordTargetOwners() {
 	s.t.Helper()
 	s.owners = map[string]string{}
 	byNode := map[string]string{}
@@ -145,8 +145,8 @@ func (s *balancedGroup) nodeOf(instance string) string {
 	return ""
 }
 
-// terminations returns when the termination of each instance was requested.
-func (s *balancedGroup) terminations() map[string]time.Time {
+// terminationTimes returns when the termination of each instance was requested.
+func (s *balancedGroup) terminationTimes() map[string]time.Time {
 	at := map[string]time.Time{}
 	for _, r := range s.Cloud.Requests() {
 		if r.Operation == "TerminateInstanceInAutoScalingGroup" {
@@ -156,12 +156,12 @@ func (s *balancedGroup) terminations() map[string]time.Time {
 	return at
 }
 
-// checkLetGo checks the stand-in's timeline. No instance may be terminated while one of its targets, or a target of one of its
-// pods, still drains or is registered by a binding. It returns when the last target of each instance began to drain.
-func (s *balancedGroup) checkLetGo() (last map[string]time.Time) {
+// checkTargetsDrainedFirst checks that no instance was terminated before its own targets and the targets of its pods had drained. It
+// returns when the last target of each instance began to drain.
+func (s *balancedGroup) checkTargetsDrainedFirst() (last map[string]time.Time) {
 	s.t.Helper()
 	last = map[string]time.Time{}
-	terminated, registered, pods := s.terminations(), map[string]bool{}, 0
+	terminated, registered, pods := s.terminationTimes(), map[string]bool{}, 0
 	for _, e := range s.Cloud.TargetEvents() {
 		owner := s.owners[e.ID]
 		if owner == "" || e.Group == "own" || e.Group == "theirs" {
@@ -182,8 +182,8 @@ func (s *balancedGroup) checkLetGo() (last map[string]time.Time) {
 			}
 		}
 	}
-	if len(terminated) != len(s.before.group.Instances) || pods != len(s.before.moves) {
-		s.t.Errorf("%d instances were terminated, %d pods of %d drained", len(terminated), pods, len(s.before.moves))
+	if len(terminated) != len(s.before.group.Instances) || pods != len(s.before.movingPods) {
+		s.t.Errorf("%d instances were terminated, %d pods of %d drained", len(terminated), pods, len(s.before.movingPods))
 	}
 	for key := range registered {
 		s.t.Errorf("target %s was never deregistered", key)

@@ -18,16 +18,16 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// quick returns options with machines and nodes that start and stop quickly.
-func quick() fixture.Options {
+// quickOptions returns options with machines and nodes that start and stop quickly.
+func quickOptions() fixture.Options {
 	return fixture.Options{
 		Cloud: awscloud.Options{Boot: time.Second, NodeReady: 300 * time.Millisecond, Terminate: 500 * time.Millisecond, NodeGoneAfter: 200 * time.Millisecond},
-		// Many cases at the same time keep two cores busy, and a late heartbeat must not make a node NotReady.
+		// Parallel cases keep two cores busy, and a late heartbeat must not make a node NotReady.
 		Cluster: controlplane.Options{NodeMonitorGrace: time.Minute},
 	}
 }
 
-// The zones of the fixtures. The last is only for the case that removes its capacity.
+// The zones of the fixtures. Only the case that removes a zone's capacity uses zoneF.
 const (
 	zoneA = "us-east-1a"
 	zoneB = "us-east-1b"
@@ -40,9 +40,9 @@ type testCase struct {
 	*fixture.Fixture
 	t     *testing.T
 	group string
-	// surge and unavailable are how far the group's size may rise above and fall below its first size.
+	// surge is how far the group's size may rise above its first size. unavailable is how far it may fall below.
 	surge, unavailable int
-	// mayBreak says that budgets may be broken.
+	// mayBreak is true if budgets may be broken.
 	mayBreak bool
 
 	before  snapshot
@@ -52,23 +52,23 @@ type testCase struct {
 // snapshot is the state of the group and its workloads at one time.
 type snapshot struct {
 	group awscloud.GroupStatus
-	// marks are the marks that users may have put on the nodes, by node UID.
+	// marks contains the marks that users may have put on the nodes, by node UID.
 	marks map[types.UID]marks
-	// moves are the pods that must leave an outdated node.
-	moves map[types.UID]string
-	// ready is the number of ready pods of each workload, except DaemonSets.
+	// movingPods contains the names of the pods that must leave an outdated node, by pod UID.
+	movingPods map[types.UID]string
+	// ready contains the number of ready pods of each workload, except DaemonSets.
 	ready map[string]int
 }
 
-// marks are the parts of a node that users and this tool write.
+// marks contains the parts of a node that users and this tool change.
 type marks struct {
 	taints              []corev1.Taint
 	cordoned            bool
 	labels, annotations map[string]string
 }
 
-// marksOf omits the parts that the control plane writes: the taints for the node's conditions, and how long a kubelet may cache
-// Secrets, which depends on the number of nodes in the cluster (the TTL controller).
+// marksOf returns the node's marks. It omits two that the control plane writes: the taints for the node's conditions, and the TTL
+// controller's annotation for caching Secrets, which depends on the number of nodes in the cluster.
 func marksOf(node *corev1.Node) marks {
 	controlled := func(taint corev1.Taint) bool { return strings.HasPrefix(taint.Key, "node.kubernetes.io/") }
 	annotations := maps.Clone(node.Annotations)
@@ -85,17 +85,17 @@ func (m marks) equal(other marks) bool {
 		maps.Equal(m.labels, other.labels) && maps.Equal(m.annotations, other.annotations)
 }
 
-// open begins a case for a group. The case has its own namespace, and workloads on the group's nodes.
-func open(t *testing.T, shared *fixture.Fixture, group fixture.Group, extra ...fixture.Workload) *testCase {
+// openCase adds a group with workloads on its nodes, in a namespace of its own.
+func openCase(t *testing.T, shared *fixture.Fixture, group fixture.Group, extra ...fixture.Workload) *testCase {
 	t.Helper()
-	s := openEmpty(t, shared, group)
-	s.addWorkloads(extra...)
-	s.ready()
+	s := openEmptyCase(t, shared, group)
+	s.addDefaultWorkloads(extra...)
+	s.startObserving()
 	return s
 }
 
-// openEmpty begins a case without workloads. The caller must call ready.
-func openEmpty(t *testing.T, shared *fixture.Fixture, group fixture.Group) *testCase {
+// openEmptyCase adds a group without workloads. The caller must call startObserving.
+func openEmptyCase(t *testing.T, shared *fixture.Fixture, group fixture.Group) *testCase {
 	t.Helper()
 	own, err := shared.In(t.Context(), group.Name)
 	if err != nil {
@@ -105,15 +105,15 @@ func openEmpty(t *testing.T, shared *fixture.Fixture, group fixture.Group) *test
 		if err := own.AddGroup(group); err != nil {
 			t.Fatal(err)
 		}
-		awaitGroup(t, own, group.Name)
+		awaitGroupNodes(t, own, group.Name)
 	}
 	s := &testCase{Fixture: own, t: t, group: group.Name, surge: 2 * len(group.Zones), unavailable: 1}
-	t.Cleanup(s.explain)
+	t.Cleanup(s.logStateIfFailed)
 	return s
 }
 
-// explain logs the state that a failed case has left.
-func (s *testCase) explain() {
+// logStateIfFailed logs nodes, pods, warnings and evictions if the case has failed.
+func (s *testCase) logStateIfFailed() {
 	if !s.t.Failed() {
 		return
 	}
@@ -137,8 +137,8 @@ func (s *testCase) explain() {
 	}
 }
 
-// awaitGroup waits until all nodes of a new group accept pods. Otherwise the first node would get all pods.
-func awaitGroup(t *testing.T, s *fixture.Fixture, group string) {
+// awaitGroupNodes waits until all nodes of a new group accept pods. Otherwise the first node would get all pods.
+func awaitGroupNodes(t *testing.T, s *fixture.Fixture, group string) {
 	t.Helper()
 	status, err := s.Cloud.Group(group)
 	if err == nil {
@@ -149,27 +149,26 @@ func awaitGroup(t *testing.T, s *fixture.Fixture, group string) {
 	}
 }
 
-// addWorkloads adds a Deployment and a StatefulSet with budgets and a DaemonSet, all on the group's nodes, and the extra
-// workloads.
-func (s *testCase) addWorkloads(extra ...fixture.Workload) {
+// addDefaultWorkloads deploys the extra workloads, a DaemonSet, and a Deployment and a StatefulSet with budgets.
+func (s *testCase) addDefaultWorkloads(extra ...fixture.Workload) {
 	s.t.Helper()
-	s.add(
+	s.deploy(
 		fixture.Workload{Name: "web", Replicas: 4, MaxUnavailable: "1"},
 		fixture.Workload{Name: "db", Kind: "StatefulSet", Replicas: 2, MaxUnavailable: "1"},
 		fixture.Workload{Name: "agent", Kind: "DaemonSet"},
 	)
-	s.add(extra...)
+	s.deploy(extra...)
 }
 
-// add adds workloads to the group's nodes.
-func (s *testCase) add(workloads ...fixture.Workload) {
+// deploy adds workloads whose pods run on the group's nodes.
+func (s *testCase) deploy(workloads ...fixture.Workload) {
 	s.t.Helper()
 	const soon = 200 * time.Millisecond
 	for _, w := range workloads {
 		w.Ready, w.Gone, w.NodeSelector = soon, soon, map[string]string{"pool": s.group}
 		if w.Kind == "StatefulSet" {
-			// If a StatefulSet's pod returns under its name before the disruption controller has synced, the controller takes it
-			// for the evicted pod. It then counts as disrupted for two minutes (disruption.go, buildDisruptedPodMap).
+			// A StatefulSet's pod returns under the same name. If it returns before the disruption controller has synced, the
+			// controller counts it as disrupted for two minutes (disruption.go, buildDisruptedPodMap).
 			w.Gone = 2 * time.Second
 		}
 		if err := s.Add(s.t.Context(), w); err != nil {
@@ -178,13 +177,13 @@ func (s *testCase) add(workloads ...fixture.Workload) {
 	}
 }
 
-// ready waits until all workloads run, takes the first snapshot and starts to watch the budgets.
-func (s *testCase) ready() {
+// startObserving waits until all workloads run. Then it takes the snapshot before the upgrade and starts to watch the budgets.
+func (s *testCase) startObserving() {
 	s.t.Helper()
 	s.settle()
 	s.before = s.takeSnapshot()
 	var err error
-	// This is not the test's context, because the watch is read after the test has ended.
+	// The watch must outlive the test's context, because it is read after the test has ended.
 	if s.budgets, err = s.WatchBudgets(context.WithoutCancel(s.t.Context())); err != nil {
 		s.t.Fatal(err)
 	}
@@ -200,16 +199,16 @@ func (s *testCase) settle() {
 
 func (s *testCase) takeSnapshot() snapshot {
 	s.t.Helper()
-	p := snapshot{marks: map[types.UID]marks{}, moves: map[types.UID]string{}, ready: map[string]int{}}
+	p := snapshot{marks: map[types.UID]marks{}, movingPods: map[types.UID]string{}, ready: map[string]int{}}
 	p.group = s.cloudGroup()
 	outdated := map[string]bool{}
 	for _, node := range s.nodes() {
 		p.marks[node.UID] = marksOf(&node)
-		outdated[node.Name] = !s.current(&node, p.group)
+		outdated[node.Name] = !s.isCurrent(&node, p.group)
 	}
 	for _, pod := range s.pods() {
 		if outdated[pod.Spec.NodeName] && drain.Judge(&pod, drain.Policy{}, false).Fate == drain.Go {
-			p.moves[pod.UID] = pod.Name
+			p.movingPods[pod.UID] = pod.Name
 		}
 		if drain.OwnerKind(&pod) != "DaemonSet" && drain.Ready(&pod) && pod.DeletionTimestamp == nil {
 			p.ready[pod.Labels["app"]]++
@@ -228,8 +227,8 @@ func (s *testCase) cloudGroup() awscloud.GroupStatus {
 	return group
 }
 
-// current reports whether a node is current. It compares the instance's image or, without a cloud, the node's label.
-func (s *testCase) current(node *corev1.Node, group awscloud.GroupStatus) bool {
+// isCurrent reports whether a node is current. It compares the instance's image or, without a cloud, the node's label.
+func (s *testCase) isCurrent(node *corev1.Node, group awscloud.GroupStatus) bool {
 	for _, i := range group.Instances {
 		if i.Node == node.Name {
 			return i.Image == fixture.NewImage
@@ -257,24 +256,24 @@ func (s *testCase) pods() []corev1.Pod {
 	return list.Items
 }
 
-// beginsBlocked skips the checks that would refuse an upgrade with a budget that blocks evictions.
-const beginsBlocked = "--skip-check=PDB001,PDB009"
+// skipBudgetChecks is the flag that allows an upgrade to start although a budget blocks evictions.
+const skipBudgetChecks = "--skip-check=PDB001,PDB009"
 
-// args returns the arguments of an upgrade of the case's group with short times.
-func (s *testCase) args(flags ...string) []string {
-	return append([]string{"nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json", "--settle=1s", "--boot-timeout=1m", beginsBlocked}, flags...)
+// upgradeArgs returns the arguments of an upgrade of the case's group with short timeouts.
+func (s *testCase) upgradeArgs(flags ...string) []string {
+	return append([]string{"nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json", "--settle=1s", "--boot-timeout=1m", skipBudgetChecks}, flags...)
 }
 
 // start starts the upgrade.
 func (s *testCase) start(flags ...string) *command {
 	s.t.Helper()
-	return start(s.t, s.Fixture, s.args(flags...)...)
+	return start(s.t, s.Fixture, s.upgradeArgs(flags...)...)
 }
 
-// upgrade runs the upgrade to its end and checks its exit code.
-func (s *testCase) upgrade(code int, flags ...string) *command {
+// runUpgrade runs the upgrade, waits until it exits, and checks its exit code.
+func (s *testCase) runUpgrade(code int, flags ...string) *command {
 	s.t.Helper()
 	c := s.start(flags...)
-	c.end(code)
+	c.awaitExit(code)
 	return c
 }

@@ -13,24 +13,24 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// checkDone checks the state after a successful upgrade: all nodes are current, and nothing else has changed.
-func (s *testCase) checkDone() {
+// checkUpgraded checks the state after a successful upgrade: all nodes are current, and nothing else has changed.
+func (s *testCase) checkUpgraded() {
 	s.t.Helper()
-	s.checkReplaced()
+	s.checkAllReplaced()
 	s.checkEvictions()
 }
 
-// checkReplaced is checkDone for upgrades in which pods moved more than once.
-func (s *testCase) checkReplaced() {
+// checkAllReplaced is checkUpgraded without the check of evictions, for upgrades in which pods may move more than once.
+func (s *testCase) checkAllReplaced() {
 	s.t.Helper()
 	s.settle()
 	after := s.takeSnapshot()
 	s.checkSize(after)
 	for _, node := range s.nodes() {
-		if !s.current(&node, after.group) {
+		if !s.isCurrent(&node, after.group) {
 			s.t.Errorf("node %s is not current", node.Name)
 		}
-		s.checkClean(&node)
+		s.checkNoMarks(&node)
 	}
 	if nodes := len(s.nodes()); nodes != s.before.group.Desired {
 		s.t.Errorf("%d nodes are left, want %d", nodes, s.before.group.Desired)
@@ -38,9 +38,9 @@ func (s *testCase) checkReplaced() {
 	if !maps.Equal(after.ready, s.before.ready) {
 		s.t.Errorf("pods ready %v, before %v", after.ready, s.before.ready)
 	}
-	s.checkTimeline()
+	s.checkSizeHistory()
 	s.checkTerminations()
-	s.checkBudgets()
+	s.checkBudgetsKept()
 }
 
 // checkSize compares the group's sizes and suspended processes in the cloud with those before.
@@ -55,16 +55,16 @@ func (s *testCase) checkSize(after snapshot) {
 	}
 }
 
-// checkClean fails if the node has a mark of this tool.
-func (s *testCase) checkClean(node *corev1.Node) {
+// checkNoMarks fails the test if the node has a mark of this tool.
+func (s *testCase) checkNoMarks(node *corev1.Node) {
 	s.t.Helper()
-	if left := ours(node); len(left) > 0 {
-		s.t.Errorf("node %s still has %s of ours", node.Name, strings.Join(left, ", "))
+	if left := toolMarks(node); len(left) > 0 {
+		s.t.Errorf("node %s still has marks of this tool: %s", node.Name, strings.Join(left, ", "))
 	}
 }
 
-// ours lists the marks of this tool on the node.
-func ours(node *corev1.Node) []string {
+// toolMarks lists the marks of this tool on the node.
+func toolMarks(node *corev1.Node) []string {
 	var found []string
 	for _, provider := range []string{"aws", "manual"} {
 		if nodemark.HasTaint(node, nodegroup.FenceTaint(provider)) {
@@ -87,9 +87,9 @@ func ours(node *corev1.Node) []string {
 	return found
 }
 
-// checkTimeline checks every size that the group has had. At most surge nodes may be added, and at most max-unavailable machines
+// checkSizeHistory checks every size that the group has had. At most surge nodes may be added, and at most max-unavailable machines
 // may be missing.
-func (s *testCase) checkTimeline() {
+func (s *testCase) checkSizeHistory() {
 	s.t.Helper()
 	sizes := s.Cloud.Timeline(s.group)
 	if len(sizes) < 2 {
@@ -104,28 +104,28 @@ func (s *testCase) checkTimeline() {
 	}
 }
 
-// checkTerminations fails if an instance was terminated twice, or if a current instance was terminated.
+// checkTerminations fails the test if an instance was terminated twice, or if an outdated instance was not terminated.
 func (s *testCase) checkTerminations() {
 	s.t.Helper()
-	asked := s.terminated()
+	asked := s.countTerminations()
 	for id, times := range asked {
 		if times > 1 {
 			s.t.Errorf("instance %s was terminated %d times", id, times)
 		}
 	}
 	for _, i := range s.before.group.Instances {
-		if i.Image != "" && asked[i.ID] == 0 && s.outdatedImage(i) {
+		if i.Image != "" && asked[i.ID] == 0 && s.hasOutdatedImage(i) {
 			s.t.Errorf("outdated instance %s was not terminated", i.ID)
 		}
 	}
 }
 
-func (s *testCase) outdatedImage(i awscloud.InstanceStatus) bool {
-	return !s.current(&corev1.Node{}, awscloud.GroupStatus{Instances: []awscloud.InstanceStatus{{Image: i.Image}}})
+func (s *testCase) hasOutdatedImage(i awscloud.InstanceStatus) bool {
+	return !s.isCurrent(&corev1.Node{}, awscloud.GroupStatus{Instances: []awscloud.InstanceStatus{{Image: i.Image}}})
 }
 
-// terminated returns how often each instance was terminated. It counts requests that succeeded or whose answer was lost.
-func (s *testCase) terminated() map[string]int {
+// countTerminations returns how often each instance was terminated. It counts requests that succeeded or whose answer was lost.
+func (s *testCase) countTerminations() map[string]int {
 	counts := map[string]int{}
 	for _, r := range s.Cloud.Requests() {
 		if r.Operation == "TerminateInstanceInAutoScalingGroup" && (r.Status == http.StatusOK || r.Status == 0) {
@@ -142,24 +142,24 @@ func (s *testCase) checkEvictions() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	for uid, name := range s.before.moves {
+	for uid, name := range s.before.movingPods {
 		if times := found.Times(uid); times != 1 {
 			s.t.Errorf("pod %s was evicted %d times, want once", name, times)
 		}
 	}
 	for uid, times := range found.Accepted {
-		if _, had := s.before.moves[uid]; !had {
-			s.t.Errorf("a pod that did not have to move, %s, was evicted %d times", uid, times)
+		if _, had := s.before.movingPods[uid]; !had {
+			s.t.Errorf("pod %s did not have to move and was evicted %d times", uid, times)
 		}
 	}
 	s.t.Logf("%d evictions accepted, %d of %d calls refused", len(found.Accepted), found.Refused, found.Calls)
 }
 
-// checkBudgets checks that no budget was broken at any time, unless mayBreak is set.
-func (s *testCase) checkBudgets() {
+// checkBudgetsKept checks that no budget was ever broken, unless mayBreak is set.
+func (s *testCase) checkBudgetsKept() {
 	s.t.Helper()
 	broken, seen := s.budgets.Stop()
 	if len(broken) > 0 && !s.mayBreak || seen == 0 {
-		s.t.Errorf("in %d states of the budgets seen, broken: %v", seen, broken)
+		s.t.Errorf("%d states of the budgets were seen, broken budgets: %v", seen, broken)
 	}
 }

@@ -24,14 +24,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestCommandLine checks the command line and its output. Except for the loop at the beginning, no command may write to its
-// fixture.
-func TestCommandLine(t *testing.T) {
+// TestCommandLineAndOutput checks command lines and their output. After the script loop.txtar, no command may change the cluster or
+// the cloud.
+func TestCommandLineAndOutput(t *testing.T) {
 	t.Parallel()
-	options := quick()
-	options.Cloud.EKS.Setup = time.Hour // for the whole test the group is busy
+	options := quickOptions()
+	options.Cloud.EKS.Setup = time.Hour // so that the group "busy" is updated during the whole test
 	s := fixture.ForTest(t, options)
-	t.Run("no region", func(t *testing.T) { // before there are nodes, from which the region would be known
+	t.Run("no region", func(t *testing.T) { // before there are nodes, because the region would be known from them
 		refusal{
 			args: []string{"workers", "--yes", "--provider=aws"}, env: []string{"AWS_REGION="}, code: 1,
 			says: []string{"no region", "set AWS_REGION"},
@@ -40,20 +40,20 @@ func TestCommandLine(t *testing.T) {
 	for _, name := range []string{"alpha", "beta", "gamma"} {
 		addGroup(t, s, fixture.Group{Name: name, Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
 	}
-	scripts(t, s, testscript.Params{Files: []string{"testdata/loop.txtar"}})
-	addOddGroups(t, s)
-	addWorkers(t, s)
+	runScripts(t, s, testscript.Params{Files: []string{"testdata/loop.txtar"}})
+	addGroupsThatCannotBeUpgraded(t, s)
+	addWorkersGroup(t, s)
 
-	before := writesOf(t, s)
-	scripts(t, s, testscript.Params{Dir: "testdata/script"})
-	before.checkNone(t, s)
-	t.Run("reads", func(t *testing.T) { checkReads(t, s) })
-	t.Run("cloud rights", func(t *testing.T) { checkCloudRights(t, s) })
-	t.Run("refusal", func(t *testing.T) { checkAllRefusals(t, s) })
+	before := readWrites(t, s)
+	runScripts(t, s, testscript.Params{Dir: "testdata/script"})
+	before.checkUnchanged(t, s)
+	t.Run("reads", func(t *testing.T) { testReadsChangeNothing(t, s) })
+	t.Run("cloud rights", func(t *testing.T) { testMissingCloudRightIsNamed(t, s) })
+	t.Run("refusal", func(t *testing.T) { testRefusals(t, s) })
 }
 
-// scripts runs testscript's scripts one after another.
-func scripts(t *testing.T, s *fixture.Fixture, p testscript.Params) {
+// runScripts runs the scripts of testscript one after another.
+func runScripts(t *testing.T, s *fixture.Fixture, p testscript.Params) {
 	t.Helper()
 	p.Setup = func(env *testscript.Env) error {
 		for _, entry := range s.Env() {
@@ -67,17 +67,17 @@ func scripts(t *testing.T, s *fixture.Fixture, p testscript.Params) {
 		return nil
 	}
 	p.Cmds = map[string]func(*testscript.TestScript, bool, []string){"code": codeCommand, "document": documentCommand}
-	testscript.RunT(inTurn{t}, p)
+	testscript.RunT(sequentialT{t}, p)
 }
 
-// inTurn is a test whose sub-tests run one after another.
-type inTurn struct{ *testing.T }
+// sequentialT is a test whose sub-tests run one after another.
+type sequentialT struct{ *testing.T }
 
-func (inTurn) Parallel()     {}
-func (inTurn) Verbose() bool { return testing.Verbose() }
+func (sequentialT) Parallel()     {}
+func (sequentialT) Verbose() bool { return testing.Verbose() }
 
-func (t inTurn) Run(name string, f func(testscript.T)) {
-	t.T.Run(name, func(t *testing.T) { f(inTurn{t}) })
+func (t sequentialT) Run(name string, f func(testscript.T)) {
+	t.T.Run(name, func(t *testing.T) { f(sequentialT{t}) })
 }
 
 // codeCommand is "code N COMMAND...": the command must exit with N.
@@ -112,7 +112,7 @@ func documentCommand(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("the document is a %s, want a %s", found.Kind, args[1])
 	}
 	if err := decoder.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
-		ts.Fatalf("there is more after the document: %v", err)
+		ts.Fatalf("the file has more text after the document: %v", err)
 	}
 	ts.Check(contract.Validate(ts.ReadFile(args[0])))
 }
@@ -122,14 +122,14 @@ func addGroup(t *testing.T, s *fixture.Fixture, group fixture.Group) {
 	if err := s.AddGroup(group); err != nil {
 		t.Fatal(err)
 	}
-	awaitGroup(t, s, group.Name)
+	awaitGroupNodes(t, s, group.Name)
 }
 
 // newestImage is an image with a Kubernetes version that does not exist yet.
 const newestImage = "ami-0ccccccccccccccc3"
 
-// addOddGroups adds a group for each reason that prevents an upgrade.
-func addOddGroups(t *testing.T, s *fixture.Fixture) {
+// addGroupsThatCannotBeUpgraded adds a group for each reason that prevents an upgrade.
+func addGroupsThatCannotBeUpgraded(t *testing.T, s *fixture.Fixture) {
 	t.Helper()
 	one := func(name string, more func(*awscloud.GroupSpec)) fixture.Group {
 		return fixture.Group{Name: name, Zones: []string{zoneA}, Counts: []int{1}, More: more}
@@ -150,9 +150,9 @@ func addOddGroups(t *testing.T, s *fixture.Fixture) {
 	} {
 		addGroup(t, s, group)
 	}
-	protect(t, s, "protected")
-	forget(t, s, "elsewhere")
-	addManaged(t, s)
+	protectFirstInstance(t, s, "protected")
+	deleteFirstNode(t, s, "elsewhere")
+	addManagedGroups(t, s)
 	for name, image := range map[string]string{"m1": "v1", "m2": "v2"} {
 		if err := s.Cluster.AddNode(t.Context(), controlplane.NodeSpec{Name: name, Labels: map[string]string{"pool": "x", "image": image}}); err != nil {
 			t.Fatal(err)
@@ -160,7 +160,7 @@ func addOddGroups(t *testing.T, s *fixture.Fixture) {
 	}
 }
 
-func protect(t *testing.T, s *fixture.Fixture, group string) {
+func protectFirstInstance(t *testing.T, s *fixture.Fixture, group string) {
 	t.Helper()
 	status, err := s.Cloud.Group(group)
 	if err == nil {
@@ -171,8 +171,8 @@ func protect(t *testing.T, s *fixture.Fixture, group string) {
 	}
 }
 
-// forget deletes a group's first node from the cluster, as if the group belonged to another cluster.
-func forget(t *testing.T, s *fixture.Fixture, group string) {
+// deleteFirstNode deletes a group's first node from the cluster, as if the group belonged to another cluster.
+func deleteFirstNode(t *testing.T, s *fixture.Fixture, group string) {
 	t.Helper()
 	status, err := s.Cloud.Group(group)
 	if err == nil {
@@ -183,8 +183,8 @@ func forget(t *testing.T, s *fixture.Fixture, group string) {
 	}
 }
 
-// addManaged adds a node group that EKS could upgrade, and one for each reason that prevents it.
-func addManaged(t *testing.T, s *fixture.Fixture) {
+// addManagedGroups adds a node group that EKS could upgrade, and one for each reason that prevents it.
+func addManagedGroups(t *testing.T, s *fixture.Fixture) {
 	t.Helper()
 	custom := s.Cloud.AddTemplate("custom", awscloud.TemplateVersion{Image: fixture.OldImage, InstanceType: "m7i.large"})
 	for name, more := range map[string]func(*awscloud.NodegroupSpec){
@@ -213,8 +213,8 @@ func addManaged(t *testing.T, s *fixture.Fixture) {
 	}
 }
 
-// addWorkers adds the group that could be upgraded, its workloads, and a pod that no controller would create again.
-func addWorkers(t *testing.T, s *fixture.Fixture) {
+// addWorkersGroup adds the group "workers", which could be upgraded, with workloads. It also adds a pod without a controller.
+func addWorkersGroup(t *testing.T, s *fixture.Fixture) {
 	t.Helper()
 	addGroup(t, s, fixture.Group{Name: "workers", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
 	workers := map[string]string{"pool": "workers"}
@@ -236,7 +236,7 @@ func addWorkers(t *testing.T, s *fixture.Fixture) {
 // writes are the changes that the plugin has requested so far.
 type writes struct{ cluster, cloud []string }
 
-func writesOf(t *testing.T, s *fixture.Fixture) writes {
+func readWrites(t *testing.T, s *fixture.Fixture) writes {
 	t.Helper()
 	cluster, err := s.Mutations(t.Context())
 	if err != nil {
@@ -245,20 +245,20 @@ func writesOf(t *testing.T, s *fixture.Fixture) writes {
 	return writes{cluster: cluster, cloud: s.CloudMutations()}
 }
 
-// checkNone fails if a change was requested since w was read.
-func (w writes) checkNone(t *testing.T, s *fixture.Fixture) {
+// checkUnchanged fails the test if a change was requested since w was read.
+func (w writes) checkUnchanged(t *testing.T, s *fixture.Fixture) {
 	t.Helper()
-	now := writesOf(t, s)
+	now := readWrites(t, s)
 	if fresh := now.cluster[len(w.cluster):]; len(fresh) > 0 {
-		t.Errorf("the API server was asked to %v", fresh)
+		t.Errorf("the API server received %v", fresh)
 	}
 	if fresh := now.cloud[len(w.cloud):]; len(fresh) > 0 {
-		t.Errorf("the cloud was asked to %v", fresh)
+		t.Errorf("the cloud received %v", fresh)
 	}
 }
 
-// checkReads checks that no command that only reads changes the cluster or the cloud.
-func checkReads(t *testing.T, s *fixture.Fixture) {
+// testReadsChangeNothing checks that no command that only reads changes the cluster or the cloud.
+func testReadsChangeNothing(t *testing.T, s *fixture.Fixture) {
 	formats := []string{"", "wide", "json", "yaml", "name", "markdown", "jsonpath={.kind}"}
 	var commands [][]string
 	for _, format := range formats {
@@ -267,23 +267,23 @@ func checkReads(t *testing.T, s *fixture.Fixture) {
 			[]string{"workers", "--dry-run=client", "-o", format}, []string{"workers", "--dry-run=server", "-o", format},
 			[]string{"workers", "--dry-run", "--yes", "-o", format})
 	}
-	before := writesOf(t, s)
-	probed := len(probes(t, s))
+	before := readWrites(t, s)
+	probed := len(evictionDryRuns(t, s))
 	for _, args := range commands {
 		result := run(t, s, append([]string{"nodeupgrade"}, args...)...)
 		if result.Code != 0 || result.Stdout == "" || result.Stderr != "" {
 			t.Errorf("kubectl nodeupgrade %s ended with %d, stderr %q and %d bytes on stdout", strings.Join(args, " "), result.Code, result.Stderr, len(result.Stdout))
 		}
 	}
-	before.checkNone(t, s)
-	// One pod of each budget and owner is probed: web and db.
-	if got, want := len(probes(t, s))-probed, 2*len(formats); got != want {
-		t.Errorf("%d evictions were tried dryly, want %d", got, want)
+	before.checkUnchanged(t, s)
+	// The dry run evicts one pod for each budget and owner: of web and of db.
+	if got, want := len(evictionDryRuns(t, s))-probed, 2*len(formats); got != want {
+		t.Errorf("%d evictions were requested as dry runs, want %d", got, want)
 	}
 }
 
-// probes lists the evictions that were requested as dry runs.
-func probes(t *testing.T, s *fixture.Fixture) []string {
+// evictionDryRuns lists the evictions that were requested as dry runs.
+func evictionDryRuns(t *testing.T, s *fixture.Fixture) []string {
 	t.Helper()
 	events, err := s.Cluster.AuditEvents(t.Context())
 	if err != nil {
@@ -298,9 +298,9 @@ func probes(t *testing.T, s *fixture.Fixture) []string {
 	return found
 }
 
-// checkCloudRights removes a line from the published policy. Plans and check must name the missing action. Because they may ask
-// IAM, no action may stay unchecked (IAM001).
-func checkCloudRights(t *testing.T, s *fixture.Fixture) {
+// testMissingCloudRightIsNamed removes an action from the published policy. Plans and check must name that action. They may query
+// IAM, so they must check every action (IAM001).
+func testMissingCloudRightIsNamed(t *testing.T, s *fixture.Fixture) {
 	t.Helper()
 	const missing, key = "autoscaling:SuspendProcesses", "AKIDLACKING"
 	who, err := fixture.PublishedCaller(t.Context(), "aws-read.json", "aws-simulate.json", "aws-operate.json")

@@ -14,8 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// commandLimit is the time limit for any step of a test. It is longer than the two minutes for which the disruption controller
-// counts a pod as disrupted although it is not, if the controller is late (see add).
+// commandLimit is the time limit for any step of a test. It is longer than the two minutes for which a late disruption controller
+// may wrongly count a pod as disrupted (see deploy).
 const commandLimit = 4 * time.Minute
 
 // event is one line of --progress=json.
@@ -26,13 +26,13 @@ type event struct {
 	Counts *report.Counts `json:"counts"`
 }
 
-// progress is the stderr of a running command: events, and other lines.
+// progress is the stderr of a running command: events and other lines.
 type progress struct {
 	mu     sync.Mutex // guards the fields below
 	rest   []byte
 	events []event
 	lines  []string
-	gone   bool
+	closed bool
 	news   chan struct{} // closed and replaced with each line, closed at the end
 }
 
@@ -40,7 +40,7 @@ type progress struct {
 func (p *progress) Write(text []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.gone {
+	if p.closed {
 		return 0, io.ErrClosedPipe // this closes the pipe
 	}
 	p.rest = append(p.rest, text...)
@@ -61,7 +61,7 @@ func (p *progress) Write(text []byte) (int, error) {
 	}
 }
 
-// find returns the first wanted event with at least the index from. Otherwise news is closed when there are more lines.
+// find returns the first wanted event at or after the index from. If there is none yet, news is closed when more lines arrive.
 func (p *progress) find(from int, wanted func(event) bool) (found event, next int, ok bool, news <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,8 +73,8 @@ func (p *progress) find(from int, wanted func(event) bool) (found event, next in
 	return event{}, len(p.events), false, p.news
 }
 
-// plain returns the lines that are no events.
-func (p *progress) plain() []string {
+// plainLines returns the lines that are not events.
+func (p *progress) plainLines() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.lines...)
@@ -115,11 +115,11 @@ type command struct {
 
 func start(t *testing.T, s *fixture.Fixture, args ...string) *command {
 	t.Helper()
-	return startIn(t, s, nil, args...)
+	return startWithEnv(t, s, nil, args...)
 }
 
-// startIn starts kubectl with env added to its environment.
-func startIn(t *testing.T, s *fixture.Fixture, env []string, args ...string) *command {
+// startWithEnv starts kubectl with env added to its environment.
+func startWithEnv(t *testing.T, s *fixture.Fixture, env []string, args ...string) *command {
 	t.Helper()
 	c := &command{t: t, what: "kubectl " + strings.Join(args, " "), log: &progress{news: make(chan struct{})}, ended: make(chan struct{})}
 	c.process = s.Start(t.Context(), &c.out, c.log, env, args...)
@@ -136,8 +136,8 @@ func startIn(t *testing.T, s *fixture.Fixture, env []string, args ...string) *co
 	return c
 }
 
-// until waits for the next wanted event. The test fails if the command exits before it.
-func (c *command) until(what string, wanted func(event) bool) event {
+// awaitEvent waits for the next wanted event. The test fails if the command exits first.
+func (c *command) awaitEvent(what string, wanted func(event) bool) event {
 	c.t.Helper()
 	limit := time.NewTimer(commandLimit)
 	defer limit.Stop()
@@ -154,7 +154,7 @@ func (c *command) until(what string, wanted func(event) bool) event {
 				c.t.Fatalf("%s ended with %d before %s\n%s", c.what, c.code, what, c.transcript())
 			}
 		case <-limit.C:
-			c.t.Fatalf("%s: no sign of %s within %s\n%s", c.what, what, commandLimit, c.transcript())
+			c.t.Fatalf("%s: waited in vain for %s within %s\n%s", c.what, what, commandLimit, c.transcript())
 		}
 	}
 }
@@ -175,21 +175,21 @@ func (c *command) hangUp() {
 	}
 }
 
-// leave stops reading the command's stderr.
-func (c *command) leave() {
+// stopReading stops reading the command's stderr.
+func (c *command) stopReading() {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
-	c.log.gone = true
+	c.log.closed = true
 }
 
-// end waits until the command exits and fails the test unless the exit code is code.
-func (c *command) end(code int) {
+// awaitExit waits until the command exits, and fails the test if its exit code is not code.
+func (c *command) awaitExit(code int) {
 	c.t.Helper()
-	c.endWithin(commandLimit, code)
+	c.awaitExitWithin(commandLimit, code)
 }
 
-// endWithin is [command.end] with another time limit.
-func (c *command) endWithin(limit time.Duration, code int) {
+// awaitExitWithin is like [command.awaitExit], with another time limit.
+func (c *command) awaitExitWithin(limit time.Duration, code int) {
 	c.t.Helper()
 	select {
 	case <-c.ended:
@@ -204,7 +204,7 @@ func (c *command) endWithin(limit time.Duration, code int) {
 // errorLine returns the line that starts with "error: ". The test fails unless there is exactly one.
 func (c *command) errorLine() string {
 	c.t.Helper()
-	found := errorLines(c.log.plain())
+	found := errorLines(c.log.plainLines())
 	if len(found) != 1 {
 		c.t.Fatalf("%s wrote %d lines that start with \"error: \", want 1\n%s", c.what, len(found), c.transcript())
 	}
@@ -221,7 +221,7 @@ func errorLines(lines []string) []string {
 	return found
 }
 
-// transcript returns what the command has written: first to stderr, then to stdout.
+// transcript returns the command's output: first stderr, then stdout.
 func (c *command) transcript() string {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
@@ -236,7 +236,7 @@ func (c *command) transcript() string {
 	return b.String()
 }
 
-// run runs kubectl to its end.
+// run runs kubectl and waits until it exits.
 func run(t *testing.T, s *fixture.Fixture, args ...string) fixture.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
@@ -248,12 +248,12 @@ func run(t *testing.T, s *fixture.Fixture, args ...string) fixture.Result {
 	return result
 }
 
-// phase returns a condition for the event that a phase has begun.
-func phase(name string) func(event) bool {
+// phaseBegan returns a function that reports whether an event says that the phase has begun.
+func phaseBegan(name string) func(event) bool {
 	return func(e event) bool { return e.Type == report.PhaseEvent && e.State == report.KebabCase(name) }
 }
 
-// nodeState returns a condition for the event that any node has reached a state.
-func nodeState(state string) func(event) bool {
+// nodeReached returns a function that reports whether an event says that a node has reached the state.
+func nodeReached(state string) func(event) bool {
 	return func(e event) bool { return e.Type == report.NodeEvent && e.State == report.KebabCase(state) }
 }

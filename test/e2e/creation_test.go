@@ -7,38 +7,39 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// createsRefused checks that --dry-run=server finds what would prevent new pods: a PodSecurity level that was enforced after the
-// pods were created, and a quota below the present use. A quota that is exactly used up prevents no later pod. No pod is created.
-func createsRefused(t *testing.T, shared *fixture.Fixture) {
-	s := openEmpty(t, shared, fixture.Group{Name: "refused"})
+// testDryRunFindsRefusedPods checks that --dry-run=server reports what would prevent new pods: a PodSecurity level that was enforced
+// after the pods were created, and a quota below the present use. A quota that is exactly used up is no problem, because each old
+// pod ends before its replacement is created. The dry run creates no pod.
+func testDryRunFindsRefusedPods(t *testing.T, shared *fixture.Fixture) {
+	s := openEmptyCase(t, shared, fixture.Group{Name: "refused"})
 	s.addNode("refused-old", "v1")
 	s.waitForNodes(1)
-	s.add(fixture.Workload{Name: "web", Replicas: 2, MaxUnavailable: "1"})
+	s.deploy(fixture.Workload{Name: "web", Replicas: 2, MaxUnavailable: "1"})
 	s.settle()
 	s.addNode("refused-new", "v2")
 	s.waitForNodes(2)
-	s.ready()
+	s.startObserving()
 	const asked = "Probe       new pod of Deployment refused/web: "
-	s.checkProbe(0, asked+"may be created now")
+	s.awaitProbe(0, asked+"may be created now")
 
 	level := "pod-security.kubernetes.io/enforce"
 	s.kubectl("label", "namespace", s.Namespace, level+"=restricted")
-	s.checkProbe(3, asked+"refused: ", `violates PodSecurity "restricted:latest"`, level)
+	s.awaitProbe(3, asked+"refused: ", `violates PodSecurity "restricted:latest"`, level)
 	s.kubectl("label", "namespace", s.Namespace, level+"-")
-	s.checkProbe(0, asked+"may be created now")
+	s.awaitProbe(0, asked+"may be created now")
 
 	s.kubectl("create", "quota", "few", "-n", s.Namespace, "--hard=pods=2")
-	s.checkProbe(0, asked+"may be created after an old one has ended: ", "exceeded quota: few")
+	s.awaitProbe(0, asked+"may be created after an old one has ended: ", "exceeded quota: few")
 	s.kubectl("patch", "quota", "few", "-n", s.Namespace, "--type=merge", "-p", `{"spec":{"hard":{"pods":"1"}}}`)
-	s.checkProbe(3, asked+"refused: ", "raise ResourceQuota few")
+	s.awaitProbe(3, asked+"refused: ", "raise ResourceQuota few")
 	if pods := s.pods(); len(pods) != 2 {
-		t.Errorf("there are %d pods, before 2", len(pods))
+		t.Errorf("there are %d pods, want 2 as before", len(pods))
 	}
 }
 
-// checkProbe waits until the plan with --dry-run=server has the exit code and contains the texts. Admission notices changes a
-// moment later.
-func (s *testCase) checkProbe(code int, says ...string) {
+// awaitProbe waits until the plan with --dry-run=server has the exit code and contains the texts. It waits because admission
+// applies changes with a short delay.
+func (s *testCase) awaitProbe(code int, says ...string) {
 	s.t.Helper()
 	var plan fixture.Result
 	s.t.Cleanup(func() {

@@ -25,26 +25,26 @@ import (
 // cronJob is the name of all objects in docs/cronjob.md.
 const cronJob = "nodeupgrade"
 
-// blueGreenScheduled runs a blue-green upgrade in Jobs of the CronJob in docs/cronjob.md, with its service account and roles. A
-// Job that exits at the soak succeeds. A Job that cannot do its work fails.
-func blueGreenScheduled(t *testing.T, shared *fixture.Fixture) {
-	s := openColours(t, shared, "scheduled")
+// testBlueGreenInJobs runs a blue-green upgrade in Jobs of the CronJob in docs/cronjob.md, with its service account and roles. A Job
+// that exits when the soak begins must succeed. A Job for an unknown group must fail.
+func testBlueGreenInJobs(t *testing.T, shared *fixture.Fixture) {
+	s := openBlueGreen(t, shared, "scheduled")
 	s.addSystemNode("scheduled-system")
-	s.applyCronJob(s.group + " --parallel-groups") // because other cases upgrade groups too
+	s.applyCronJob(s.group + " --parallel-groups") // needed because other cases upgrade groups at the same time
 	for _, name := range []string{"scheduled-first", "scheduled-again"} {
 		s.runJob(name, batchv1.JobComplete, "soaks until ")
 	}
-	if s.soak().Until.IsZero() {
-		t.Error("after two Jobs no soak is on record")
+	if s.recordedSoak().Until.IsZero() {
+		t.Error("after two Jobs the record has no soak")
 	}
-	s.asked(0, "complete", "--yes", "--parallel-groups").says("nodegroup/" + s.group + " upgraded")
+	s.runVerb(0, "complete", "--yes", "--parallel-groups").checkOutput("nodegroup/" + s.group + " upgraded")
 	s.runJob("scheduled-last", batchv1.JobComplete, "nodes are current")
-	s.checkDone()
+	s.checkUpgraded()
 	s.applyCronJob("no-such-group")
 	s.runJob("scheduled-wrong", batchv1.JobFailed, "no-such-group")
 }
 
-// addSystemNode adds a node without a kubelet. runJob runs its pods.
+// addSystemNode adds a node without a kubelet. runJob runs the containers of its pods.
 func (s *testCase) addSystemNode(name string) {
 	s.t.Helper()
 	spec := controlplane.NodeSpec{Name: name, Labels: map[string]string{"example.com/pool": "system", controlplane.AnnotationKubelet: "stopped"}}
@@ -53,7 +53,7 @@ func (s *testCase) addSystemNode(name string) {
 	}
 }
 
-// applyCronJob applies the manifests of the page for the group. The CronJob itself creates no Job.
+// applyCronJob applies the manifests of docs/cronjob.md for the group. The CronJob is suspended, so it creates no Jobs itself.
 func (s *testCase) applyCronJob(group string) {
 	s.t.Helper()
 	page, err := os.ReadFile("../../docs/cronjob.md")
@@ -84,7 +84,7 @@ func (s *testCase) kubectl(args ...string) {
 // condition.
 func (s *testCase) runJob(name string, wanted batchv1.JobConditionType, says string) {
 	s.t.Helper()
-	s.beat("scheduled-system")
+	s.sendHeartbeat("scheduled-system")
 	s.kubectl("create", "job", name, "--from=cronjob/"+cronJob, "-n", metav1.NamespaceSystem)
 	var pod corev1.Pod
 	s.waitFor("the pod of Job "+name+" to have a node", func() bool {
@@ -120,8 +120,8 @@ func hasCondition(job *batchv1.Job, wanted batchv1.JobConditionType) bool {
 	return false
 }
 
-// beat updates the node's Ready condition, as a kubelet does regularly.
-func (s *testCase) beat(node string) {
+// sendHeartbeat sets the node's Ready condition with the current time, as a kubelet does regularly.
+func (s *testCase) sendHeartbeat(node string) {
 	s.t.Helper()
 	now := metav1.Now()
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now, LastTransitionTime: now}
@@ -152,7 +152,7 @@ func (s *testCase) runContainer(c *corev1.Container, account string) (code int, 
 	return cmd.ProcessState.ExitCode(), out.String()
 }
 
-// kubeconfigOf returns a kubeconfig with a token of the service account.
+// kubeconfigOf returns the path of a kubeconfig with a token of the service account.
 func (s *testCase) kubeconfigOf(account string) string {
 	s.t.Helper()
 	token, err := s.Cluster.Client().CoreV1().ServiceAccounts(metav1.NamespaceSystem).CreateToken(s.t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
@@ -172,7 +172,7 @@ func (s *testCase) kubeconfigOf(account string) string {
 	return path
 }
 
-// endPod sets the pod's status to the end of its container.
+// endPod sets the pod's status as a kubelet does after the container has exited with the code.
 func (s *testCase) endPod(pod *corev1.Pod, code int) {
 	s.t.Helper()
 	phase := corev1.PodSucceeded
@@ -180,7 +180,7 @@ func (s *testCase) endPod(pod *corev1.Pod, code int) {
 		phase = corev1.PodFailed
 	}
 	client := s.Cluster.Client().CoreV1().Pods(pod.Namespace)
-	s.waitFor("the end of pod "+pod.Name+" to be noted", func() bool {
+	s.waitFor("the status of pod "+pod.Name+" to be stored", func() bool {
 		p, err := client.Get(s.t.Context(), pod.Name, metav1.GetOptions{})
 		if err != nil {
 			return false

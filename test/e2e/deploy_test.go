@@ -12,16 +12,16 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// applyRoles is the kubectl command that applies the published roles. Tests of one cluster apply them at the same time. A client-side
-// apply may then fail: it creates an object that it has not found, and another test may have created the object by then.
+// applyRoles is the kubectl command that applies the published roles. The tests of a cluster apply them at the same time. A
+// client-side apply could fail: it creates a missing object, and another test may have created the object just before.
 var applyRoles = []string{"apply", "--server-side", "-f", "../../docs/permissions/kubernetes-read.yaml", "-f", "../../docs/permissions/kubernetes-operate.yaml"}
 
-// TestDeployedManifests applies the files of deploy. The API server must accept them, and the account must have every right that
-// the Job's command needs. The Job is suspended, so the test runs the command itself, with a token of the account.
-func TestDeployedManifests(t *testing.T) {
+// TestDeployManifestsAreAccepted applies the files in deploy. The API server must accept them, and the account must have every right
+// that the Job's command needs. The Job is suspended, so the test runs the command itself, with a token of the account.
+func TestDeployManifestsAreAccepted(t *testing.T) {
 	t.Parallel()
-	s := openEmpty(t, common.forTest(t), fixture.Group{Name: "deployed", Zones: []string{zoneA}, Counts: []int{1}})
-	manifests := []string{"-f", "../../deploy/account.yaml", "-f", s.suspend("job.yaml"), "-f", s.suspend("cronjob.yaml")}
+	s := openEmptyCase(t, commonFixture.forTest(t), fixture.Group{Name: "deployed", Zones: []string{zoneA}, Counts: []int{1}})
+	manifests := []string{"-f", "../../deploy/account.yaml", "-f", s.suspendedManifest("job.yaml"), "-f", s.suspendedManifest("cronjob.yaml")}
 	s.kubectl(applyRoles...)
 	s.kubectl(append([]string{"apply", "--server-side", "--dry-run=server"}, manifests...)...)
 	s.kubectl(append([]string{"apply", "--server-side"}, manifests...)...)
@@ -57,8 +57,9 @@ func TestDeployedManifests(t *testing.T) {
 	}
 }
 
-// suspend writes a copy of a manifest of deploy and returns its path. The copy has the case's name and starts no pod.
-func (s *testCase) suspend(file string) string {
+// suspendedManifest writes a copy of a manifest in deploy and returns the copy's path. The copy is named after the case, and it is
+// suspended.
+func (s *testCase) suspendedManifest(file string) string {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join("../../deploy", file))
 	if err != nil {

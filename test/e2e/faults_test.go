@@ -9,38 +9,38 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestUnreliableCloud runs the cases in which the cloud is slow, throttles or loses its answers. A fault affects the next request
-// of any group, so the cases run one after another.
-func TestUnreliableCloud(t *testing.T) {
+// TestUpgradesWithUnreliableCloud runs the cases in which the cloud is slow, throttles or loses its answers. A fault affects the next
+// request of any group, so the cases run one after another.
+func TestUpgradesWithUnreliableCloud(t *testing.T) {
 	t.Parallel()
-	options := quick()
+	options := quickOptions()
 	options.Cloud.DescribeLag = time.Second
 	shared := fixture.ForTest(t, options)
-	t.Run("what it tells is late and it turns requests away", func(t *testing.T) { inSample(t); lateAndBusy(t, shared) })
-	t.Run("answers are lost", func(t *testing.T) { inSample(t); lostAnswers(t, shared) })
-	t.Run("it does not know launches in a zone", func(t *testing.T) { inSample(t); zoneless(t, shared) })
-	t.Run("its credentials have expired", func(t *testing.T) { inSample(t); unreadStatus(t, shared) })
-	t.Run("it does not let us stop", func(t *testing.T) { inSample(t); cannotStop(t, shared) })
+	t.Run("answers are late and requests are throttled", func(t *testing.T) { skipUnlessSampled(t); testLateAndThrottledAnswers(t, shared) })
+	t.Run("answers are lost", func(t *testing.T) { skipUnlessSampled(t); testLostAnswers(t, shared) })
+	t.Run("launches in a zone are impossible", func(t *testing.T) { skipUnlessSampled(t); testNoLaunchesInZone(t, shared) })
+	t.Run("status with expired credentials", func(t *testing.T) { skipUnlessSampled(t); testStatusWithoutCloud(t, shared) })
+	t.Run("an interrupt while the cloud fails", func(t *testing.T) { skipUnlessSampled(t); testInterruptWithFailingCloud(t, shared) })
 }
 
-// openLate is open with a cloud that shows new groups late.
-func openLate(t *testing.T, shared *fixture.Fixture, group fixture.Group) *testCase {
+// openListed is like openCase, and waits until the plugin lists the group: the cloud of these tests shows new groups late.
+func openListed(t *testing.T, shared *fixture.Fixture, group fixture.Group) *testCase {
 	t.Helper()
-	s := open(t, shared, group)
-	s.awaitListed()
+	s := openCase(t, shared, group)
+	s.waitUntilListed()
 	return s
 }
 
-func (s *testCase) awaitListed() {
+func (s *testCase) waitUntilListed() {
 	s.t.Helper()
 	s.waitFor("the group to be listed", func() bool {
 		return strings.Contains(run(s.t, s.Fixture, "nodeupgrade", "-o", "name").Stdout, "nodegroup/"+s.group+"\n")
 	})
 }
 
-// lateAndBusy replaces two nodes at a time.
-func lateAndBusy(t *testing.T, shared *fixture.Fixture) {
-	s := openLate(t, shared, fixture.Group{Name: "late", Zones: []string{zoneA, zoneB}, Counts: []int{2, 2}, Suspended: []string{rebalance}})
+// testLateAndThrottledAnswers checks that the upgrade repeats requests that the cloud throttles or rejects for a while.
+func testLateAndThrottledAnswers(t *testing.T, shared *fixture.Fixture) {
+	s := openListed(t, shared, fixture.Group{Name: "late", Zones: []string{zoneA, zoneB}, Counts: []int{2, 2}, Suspended: []string{rebalance}})
 	s.unavailable = 2
 	for _, fault := range []awscloud.Fault{
 		{Operation: "DescribeAutoScalingGroups", Times: 4, Code: "Throttling"},
@@ -50,20 +50,20 @@ func lateAndBusy(t *testing.T, shared *fixture.Fixture) {
 	} {
 		s.Cloud.InjectFault(fault)
 	}
-	s.upgrade(0, "--max-unavailable=2")
-	s.checkDone()
-	s.checkFaults("Throttling", 6)
-	s.checkFaults("ResourceContention", 1)
-	s.checkFaults("ScalingActivityInProgress", 2)
+	s.runUpgrade(0, "--max-unavailable=2")
+	s.checkUpgraded()
+	s.checkFaultCount("Throttling", 6)
+	s.checkFaultCount("ResourceContention", 1)
+	s.checkFaultCount("ScalingActivityInProgress", 2)
 }
 
-// lostAnswers loses the answers to a launch and a termination that were carried out.
-func lostAnswers(t *testing.T, shared *fixture.Fixture) {
-	s := openLate(t, shared, fixture.Group{Name: "lost", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}})
+// testLostAnswers loses the answers to a launch and to a termination. The cloud carries both out, and the upgrade must not repeat them.
+func testLostAnswers(t *testing.T, shared *fixture.Fixture) {
+	s := openListed(t, shared, fixture.Group{Name: "lost", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}})
 	s.Cloud.InjectFault(awscloud.Fault{Operation: "LaunchInstances", AfterEffect: true})
 	s.Cloud.InjectFault(awscloud.Fault{Operation: "TerminateInstanceInAutoScalingGroup", AfterEffect: true})
-	s.upgrade(0)
-	s.checkDone()
+	s.runUpgrade(0)
+	s.checkUpgraded()
 	for _, operation := range []string{"LaunchInstances", "TerminateInstanceInAutoScalingGroup"} {
 		lost := 0
 		for _, r := range s.Cloud.Requests() {
@@ -72,13 +72,13 @@ func lostAnswers(t *testing.T, shared *fixture.Fixture) {
 			}
 		}
 		if lost != 1 {
-			t.Errorf("%d answers to %s were lost, want 1: nothing was tried", lost, operation)
+			t.Errorf("%d answers to %s were lost, want 1", lost, operation)
 		}
 	}
 }
 
-// checkFaults checks that exactly so many answers had the code. Otherwise the faults were not used.
-func (s *testCase) checkFaults(code string, want int) {
+// checkFaultCount checks how many answers had the code, which shows that the faults were injected.
+func (s *testCase) checkFaultCount(code string, want int) {
 	s.t.Helper()
 	got := 0
 	for _, r := range s.Cloud.Requests() {
@@ -91,15 +91,15 @@ func (s *testCase) checkFaults(code string, want int) {
 	}
 }
 
-// unreadStatus checks status while the cloud rejects the credentials. It must show what the cluster knows of an upgrade, and why
-// it does not show more.
-func unreadStatus(t *testing.T, shared *fixture.Fixture) {
-	s := openEmpty(t, shared, fixture.Group{Name: "unread", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
-	s.add(wedge(1))
-	s.ready()
-	s.awaitListed()
+// testStatusWithoutCloud runs status while the cloud rejects the credentials. It must show the upgrade's data in the cluster, and
+// why it cannot read the cloud.
+func testStatusWithoutCloud(t *testing.T, shared *fixture.Fixture) {
+	s := openEmptyCase(t, shared, fixture.Group{Name: "unread", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
+	s.deploy(blockingWorkload(1))
+	s.startObserving()
+	s.waitUntilListed()
 	c := s.start()
-	blockedBy("stubborn")(s, c)
+	awaitDrainBlockedBy("stubborn")(s, c)
 	s.Cloud.RejectCredentials(awscloud.CredentialsExpired)
 	for _, args := range [][]string{{"status", s.group}, {"status", s.group, "-o", "json"}} {
 		got := run(t, s.Fixture, append([]string{"nodeupgrade"}, args...)...)
@@ -116,57 +116,58 @@ func unreadStatus(t *testing.T, shared *fixture.Fixture) {
 		t.Errorf("status of a group without a record ended with %d: %s", got.Code, got.Stderr)
 	}
 	s.Cloud.RejectCredentials(awscloud.CredentialsFine)
-	s.unblock("stubborn")
-	c.end(0)
-	s.checkDone()
+	s.deleteBudget("stubborn")
+	c.awaitExit(0)
+	s.checkUpgraded()
 }
 
-// cannotStop interrupts an upgrade that cannot restore the group, and then another one twice.
-func cannotStop(t *testing.T, shared *fixture.Fixture) {
-	s := openEmpty(t, shared, fixture.Group{Name: "restless", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
-	s.add(wedge(2)) // no other workloads: if the second interrupt cuts off an eviction, the pod's budget is blocked for two minutes
-	s.ready()
-	s.awaitListed()
+// testInterruptWithFailingCloud interrupts an upgrade that cannot restore the group because the cloud fails. It must exit after the
+// time limit. A second upgrade is interrupted twice, and must exit immediately.
+func testInterruptWithFailingCloud(t *testing.T, shared *fixture.Fixture) {
+	s := openEmptyCase(t, shared, fixture.Group{Name: "restless", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
+	s.deploy(blockingWorkload(2)) // only this workload: if the second interrupt cuts off an eviction, the budget of the evicted pod is blocked for two minutes
+	s.startObserving()
+	s.waitUntilListed()
 	s.Cloud.InjectFault(awscloud.Fault{Operation: "ResumeProcesses", Times: -1, Code: "Throttling"})
 	first := s.start()
-	blockedBy("stubborn")(s, first)
+	awaitDrainBlockedBy("stubborn")(s, first)
 	first.interrupt()
 	asked := time.Now()
-	first.end(130)
+	first.awaitExit(130)
 	if took := time.Since(asked); took < stopLimit-slack || took > stopLimit+slack {
 		t.Errorf("it took %s to stop, want %s", took, stopLimit)
 	}
 	if errorLine := first.errorLine(); !continueCommand.MatchString(errorLine) {
-		t.Errorf("the error does not say how to go on: %s", errorLine)
+		t.Errorf("the error does not say how to continue: %s", errorLine)
 	}
 
 	second := s.start()
-	blockedBy("stubborn")(s, second)
+	awaitDrainBlockedBy("stubborn")(s, second)
 	second.interrupt()
-	second.until("the stop to begin", func(e event) bool { return strings.HasPrefix(e.Text, "stopping") })
+	second.awaitEvent("the stop to begin", func(e event) bool { return strings.HasPrefix(e.Text, "stopping") })
 	second.interrupt()
 	asked = time.Now()
-	second.end(130)
+	second.awaitExit(130)
 	if took := time.Since(asked); took > slack {
-		t.Errorf("it took %s to stop at the second interrupt, want no time", took)
+		t.Errorf("it took %s to stop after the second interrupt, want an immediate exit", took)
 	}
 
 	s.Cloud.ClearFaults()
-	s.unblock("stubborn")
-	// The command that was interrupted twice has left its lease, which is valid for a minute.
-	s.upgrade(0, "--takeover")
-	s.checkDone()
+	s.deleteBudget("stubborn")
+	// The command that was interrupted twice has not released its lease, which is valid for a minute.
+	s.runUpgrade(0, "--takeover")
+	s.checkUpgraded()
 }
 
-// zoneless uses an endpoint that does not know LaunchInstances, and then one that denies it. The upgrade raises the size of the
-// whole group instead.
-func zoneless(t *testing.T, shared *fixture.Fixture) {
+// testNoLaunchesInZone has a cloud that does not support LaunchInstances, and then one that denies it. The upgrade must raise the size
+// of the whole group instead.
+func testNoLaunchesInZone(t *testing.T, shared *fixture.Fixture) {
 	for name, code := range map[string]string{"ancient": "InvalidAction", "denied": "AccessDenied"} {
-		s := openLate(t, shared, fixture.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}})
+		s := openListed(t, shared, fixture.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}})
 		s.Cloud.InjectFault(awscloud.Fault{Operation: "LaunchInstances", Times: 100, Code: code})
-		c := s.upgrade(0)
+		c := s.runUpgrade(0)
 		s.Cloud.ClearFaults()
-		s.checkDone()
+		s.checkUpgraded()
 		said := 0
 		for from, found := 0, true; found; {
 			var e event
@@ -178,7 +179,7 @@ func zoneless(t *testing.T, shared *fixture.Fixture) {
 			}
 		}
 		if said != 1 {
-			t.Errorf("%s: it says %d times that the group is made larger as a whole, want once", code, said)
+			t.Errorf("%s: it says %d times that it makes the whole group larger, want once", code, said)
 		}
 	}
 }

@@ -16,26 +16,26 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestCheckFindsFaultsAndItsCommandsFixThem runs check on ten clusters with a fault each, testdata/faulty/RULE.yaml. check must find the fault, and the
-// upgrade must stop if the fault blocks it. After the printed commands have been run, check must no longer find it, and the
-// upgrade must succeed. The tool has only the rights of docs/permissions.
+// TestCheckFindsFaultsAndItsCommandsFixThem runs check on ten groups with one fault each, which testdata/faulty/RULE.yaml contains.
+// check must find the fault. If the fault blocks upgrades, an upgrade must be refused. After the commands that check prints were run,
+// check must not find the fault, and the upgrade must succeed. The tool has only the rights of docs/permissions.
 func TestCheckFindsFaultsAndItsCommandsFixThem(t *testing.T) {
 	t.Parallel()
-	shared := common.forTest(t)
+	shared := commonFixture.forTest(t)
 	operator := allowOperator(t, shared)
 	files, err := filepath.Glob("testdata/faulty/*.yaml")
 	if err != nil || len(files) < 10 {
-		t.Fatalf("%d faults to plant: %v", len(files), err)
+		t.Fatalf("testdata/faulty has %d files, want at least 10: %v", len(files), err)
 	}
 	for _, file := range files {
 		rule := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		t.Run(rule, func(t *testing.T) {
-			inSample(t)
+			skipUnlessSampled(t)
 			t.Parallel()
-			s := openEmpty(t, shared, fixture.Group{Name: "faulty-" + strings.ToLower(rule), Zones: []string{"us-east-1a", "us-east-1b"}, Counts: []int{1, 1}, Max: 6})
-			s.apply(file)
-			s.ready()
-			c := &checked{testCase: s, kubeconfig: operator}
+			s := openEmptyCase(t, shared, fixture.Group{Name: "faulty-" + strings.ToLower(rule), Zones: []string{"us-east-1a", "us-east-1b"}, Counts: []int{1, 1}, Max: 6})
+			s.applyManifest(file)
+			s.startObserving()
+			c := &operatorCase{testCase: s, kubeconfig: operator}
 			found := c.check(rule)
 			if len(found) == 0 {
 				t.Fatalf("check does not find %s", rule)
@@ -46,10 +46,10 @@ func TestCheckFindsFaultsAndItsCommandsFixThem(t *testing.T) {
 					t.Errorf("the upgrade ends with exit code %d and %d nodes: %s", result.Code, len(s.nodes()), result.Stderr)
 				}
 			}
-			c.mend()
+			c.runPrintedCommands()
 			s.settle()
 			if found = c.check(rule); len(found) > 0 {
-				t.Fatalf("after the printed commands it still finds %v", found)
+				t.Fatalf("after the printed commands were run, check still finds %v", found)
 			}
 			if result := c.run(s.group, "--yes", "--parallel-groups", "--progress=json", "--settle=1s"); result.Code != 0 {
 				t.Errorf("the upgrade ends with exit code %d: %s", result.Code, result.Stderr)
@@ -58,8 +58,8 @@ func TestCheckFindsFaultsAndItsCommandsFixThem(t *testing.T) {
 	}
 }
 
-// apply creates the objects of a manifest file, on the nodes of the case's group.
-func (s *testCase) apply(file string) {
+// applyManifest creates the objects of a manifest file in the case's namespace. It replaces GROUP with the name of the case's group.
+func (s *testCase) applyManifest(file string) {
 	s.t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *testCase) apply(file string) {
 	}
 }
 
-// allowOperator gives the published roles to a user, and returns the user's kubeconfig.
+// allowOperator gives the published roles to the user "operator", and returns the user's kubeconfig.
 func allowOperator(t *testing.T, s *fixture.Fixture) (kubeconfig string) {
 	t.Helper()
 	kubeconfig, err := s.Cluster.KubeconfigFor("operator")
@@ -95,14 +95,14 @@ func allowOperator(t *testing.T, s *fixture.Fixture) (kubeconfig string) {
 	return kubeconfig
 }
 
-// checked is a case in which the tool runs with a user's kubeconfig.
-type checked struct {
+// operatorCase is a case in which the tool runs with a user's kubeconfig.
+type operatorCase struct {
 	*testCase
 	kubeconfig string
 }
 
-// run runs the tool to its end.
-func (s *checked) run(args ...string) fixture.Result {
+// run runs the tool and waits until it exits.
+func (s *operatorCase) run(args ...string) fixture.Result {
 	s.t.Helper()
 	var out, errOut bytes.Buffer
 	code, err := s.Start(s.t.Context(), &out, &errOut, []string{"KUBECONFIG=" + s.kubeconfig}, append([]string{"nodeupgrade"}, args...)...).Wait()
@@ -112,8 +112,8 @@ func (s *checked) run(args ...string) fixture.Result {
 	return fixture.Result{Stdout: out.String(), Stderr: errOut.String(), Code: code}
 }
 
-// check returns what check finds by the rule.
-func (s *checked) check(rule string) []preflight.Finding {
+// check runs the command check and returns its findings of the rule.
+func (s *operatorCase) check(rule string) []preflight.Finding {
 	s.t.Helper()
 	result := s.run("check", s.group, "-o", "json")
 	var r report.CheckReport
@@ -121,7 +121,7 @@ func (s *checked) check(rule string) []preflight.Finding {
 		s.t.Fatalf("%v: %s", err, result.Stderr)
 	}
 	if i := slices.IndexFunc(r.Findings, func(f preflight.Finding) bool { return f.Rule == "RBAC001" || f.Severity == preflight.Unknown }); i >= 0 {
-		s.t.Errorf("with the published roles it says %s", r.Findings[i])
+		s.t.Errorf("with the published roles check cannot read everything: %s", r.Findings[i])
 	}
 	if worst := r.WorstSeverity(); (result.Code == 3) != worst.IsAtLeast(preflight.Error) {
 		s.t.Errorf("exit code %d, and the worst finding is of severity %q", result.Code, worst)
@@ -129,8 +129,8 @@ func (s *checked) check(rule string) []preflight.Finding {
 	return slices.DeleteFunc(r.Findings, func(f preflight.Finding) bool { return f.Rule != rule })
 }
 
-// mend runs the commands that check prints, unchanged, as an administrator.
-func (s *checked) mend() {
+// runPrintedCommands runs the commands that "check -o patch" prints, unchanged, as an administrator.
+func (s *operatorCase) runPrintedCommands() {
 	s.t.Helper()
 	result := s.run("check", s.group, "-o", "patch", "--fail-on=never")
 	if result.Code != 0 || !strings.Contains(result.Stdout, "kubectl ") {

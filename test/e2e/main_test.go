@@ -10,12 +10,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// atOnce is how many cases run in parallel by default. An upgrade mostly waits.
+// atOnce is how many cases run in parallel by default. It exceeds the number of cores, because upgrades mostly wait.
 const atOnce = "8"
 
 func TestMain(m *testing.M) {
 	if address := os.Getenv(loginAddress); address != "" {
-		os.Exit(logIn(address, os.Stdout, os.Stderr))
+		os.Exit(runCredentialPlugin(address, os.Stdout, os.Stderr))
 	}
 	flag.Parse()
 	chosen := false
@@ -26,30 +26,30 @@ func TestMain(m *testing.M) {
 		}
 	}
 	code := m.Run()
-	common.close()
+	commonFixture.close()
 	if code == 0 && flag.Lookup("test.run").Value.String() == "" && !testing.Short() {
-		code = checkSample(os.Stderr)
+		code = checkSampledNames(os.Stderr)
 	}
 	os.Exit(code)
 }
 
-// common is the fixture of all tests that need no special times.
-var common lazyFixture
+// commonFixture is the fixture of all tests that need no special options.
+var commonFixture lazyFixture
 
-// lazyFixture is a fixture that starts when the first test uses it, and stays after that test.
+// lazyFixture is a fixture that starts when the first test uses it, and runs until all tests have ended.
 type lazyFixture struct {
 	once    sync.Once
 	fixture *fixture.Fixture
 	err     error
 }
 
-// forTest is [fixture.ForTest] for a fixture that other tests use at the same time. Each case needs a name of its own.
+// forTest is like [fixture.ForTest], but other tests use the fixture at the same time. Each case needs its own name.
 func (l *lazyFixture) forTest(t *testing.T) *fixture.Fixture {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("it needs a control plane, which -short leaves out")
+		t.Skip("the test needs a control plane, which -short does not start")
 	}
-	l.once.Do(func() { l.fixture, l.err = fixture.New(context.WithoutCancel(t.Context()), quick()) })
+	l.once.Do(func() { l.fixture, l.err = fixture.New(context.WithoutCancel(t.Context()), quickOptions()) })
 	if l.err != nil {
 		t.Fatal(l.err)
 	}

@@ -15,11 +15,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// openManual begins a case with three outdated nodes without a cloud and with current ones. The first outdated node has marks of
-// a user.
+// openManual adds three outdated nodes without a cloud, and as many current nodes as current says. The first outdated node has marks
+// of a user.
 func openManual(t *testing.T, shared *fixture.Fixture, name string, current int) *testCase {
 	t.Helper()
-	s := openEmpty(t, shared, fixture.Group{Name: name})
+	s := openEmptyCase(t, shared, fixture.Group{Name: name})
 	for i := range 3 {
 		s.addNode(fmt.Sprintf("%s-old-%d", name, i), "v1")
 	}
@@ -27,10 +27,10 @@ func openManual(t *testing.T, shared *fixture.Fixture, name string, current int)
 		s.addNode(fmt.Sprintf("%s-new-%d", name, i), "v2")
 	}
 	s.waitForNodes(3 + current)
-	s.addWorkloads()
+	s.addDefaultWorkloads()
 	s.settle()
-	s.mark(name + "-old-0")
-	s.ready()
+	s.addUserMarks(name + "-old-0")
+	s.startObserving()
 	return s
 }
 
@@ -42,89 +42,90 @@ func (s *testCase) addNode(name, image string) {
 	}
 }
 
-// manually starts the upgrade of the labelled nodes.
-func (s *testCase) manually(flags ...string) *command {
+// startLabelled starts the upgrade of the labelled nodes.
+func (s *testCase) startLabelled(flags ...string) *command {
 	s.t.Helper()
 	args := []string{"nodeupgrade", "-l", "pool=" + s.group, "--current", "image=v2", "--yes", "--parallel-groups", "--progress=json", "--settle=0s"}
 	return start(s.t, s.Fixture, append(args, flags...)...)
 }
 
-// byHand adds a current node for each drained node and deletes the drained one, as a user would.
-func byHand(t *testing.T, shared *fixture.Fixture) {
+// testNodesAddedByHand adds a current node for each drained node and deletes the drained node, as a user would.
+func testNodesAddedByHand(t *testing.T, shared *fixture.Fixture) {
 	s := openManual(t, shared, "hand", 0)
-	c := s.manually()
+	c := s.startLabelled()
 	for i := range 3 {
-		drained := c.until("a drained node", nodeState("Drained")).Node
+		drained := c.awaitEvent("a drained node", nodeReached("Drained")).Node
 		if i < 2 {
 			s.waitFor("the upgrade to wait for a replacement", func() bool { return strings.Contains(s.manualStatus().Status.Waiting, "replacement") })
 		}
 		if drained == "hand-old-0" {
-			s.checkMarked(drained)
+			s.checkUserMarks(drained)
 		}
 		s.addNode(fmt.Sprintf("hand-new-%d", i), "v2")
 		if err := s.Cluster.Client().CoreV1().Nodes().Delete(t.Context(), drained, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c.end(0)
-	s.checkManual(0)
+	c.awaitExit(0)
+	s.checkManualUpgrade(0)
 }
 
-// inAdvance has its current node before the upgrade, and the upgrade does not wait for replacements.
-func inAdvance(t *testing.T, shared *fixture.Fixture) {
+// testNodesAddedInAdvance adds a current node before the upgrade. The upgrade does not wait for replacements.
+func testNodesAddedInAdvance(t *testing.T, shared *fixture.Fixture) {
 	s := openManual(t, shared, "advance", 1)
-	c := s.manually("--wait-replacement=false")
-	c.end(0)
-	s.checkManual(3)
-	s.checkMarked("advance-old-0")
+	c := s.startLabelled("--wait-replacement=false")
+	c.awaitExit(0)
+	s.checkManualUpgrade(3)
+	s.checkUserMarks("advance-old-0")
 }
 
-// openPlain begins a case with three outdated nodes without a cloud. They are full of pods without a budget.
-func openPlain(t *testing.T, shared *fixture.Fixture, name string) *testCase {
+// openWithoutBudgets adds three outdated nodes without a cloud, and pods without a budget on them.
+func openWithoutBudgets(t *testing.T, shared *fixture.Fixture, name string) *testCase {
 	t.Helper()
-	s := openEmpty(t, shared, fixture.Group{Name: name})
+	s := openEmptyCase(t, shared, fixture.Group{Name: name})
 	for i := range 3 {
 		s.addNode(fmt.Sprintf("%s-%d", name, i), "v1")
 	}
 	s.waitForNodes(3)
-	s.add(fixture.Workload{Name: "web", Replicas: 6})
-	s.ready()
+	s.deploy(fixture.Workload{Name: "web", Replicas: 6})
+	s.startObserving()
 	return s
 }
 
-func (s *testCase) renew(name string) {
+func (s *testCase) setCurrentLabel(name string) {
 	s.t.Helper()
-	s.change(name, func(node *corev1.Node) { node.Labels["image"] = "v2" })
+	s.changeNode(name, func(node *corev1.Node) { node.Labels["image"] = "v2" })
 }
 
-// renewedInPlace has an agent that upgrades each node, so that it returns as the same Node.
-func renewedInPlace(t *testing.T, shared *fixture.Fixture) {
-	s := openPlain(t, shared, "inplace")
-	c := s.manually()
+// testNodesRenewedInPlace makes each drained node current without replacing its Node object.
+func testNodesRenewedInPlace(t *testing.T, shared *fixture.Fixture) {
+	s := openWithoutBudgets(t, shared, "inplace")
+	c := s.startLabelled()
 	for range 3 {
-		s.renew(c.until("a drained node", nodeState("Drained")).Node)
+		s.setCurrentLabel(c.awaitEvent("a drained node", nodeReached("Drained")).Node)
 	}
-	c.end(0)
-	s.checkManual(0)
+	c.awaitExit(0)
+	s.checkManualUpgrade(0)
 }
 
-// renewedAfterEnd does not wait for the nodes. The same command releases them later.
-func renewedAfterEnd(t *testing.T, shared *fixture.Fixture) {
-	s := openPlain(t, shared, "later")
-	s.manually("--wait-replacement=false").end(0)
+// testNodesRenewedAfterEnd makes the nodes current after the upgrade has ended. The same command must then release them.
+func testNodesRenewedAfterEnd(t *testing.T, shared *fixture.Fixture) {
+	s := openWithoutBudgets(t, shared, "later")
+	s.startLabelled("--wait-replacement=false").awaitExit(0)
 	for i := range 3 {
-		s.renew(fmt.Sprintf("later-%d", i))
+		s.setCurrentLabel(fmt.Sprintf("later-%d", i))
 	}
-	s.manually("--wait-replacement=false").end(0)
-	s.checkManual(0)
+	s.startLabelled("--wait-replacement=false").awaitExit(0)
+	s.checkManualUpgrade(0)
 }
 
-// broughtTainted adds a Ready node for the first drained one before the new node's agent has started.
-func broughtTainted(t *testing.T, shared *fixture.Fixture) {
-	s := openPlain(t, shared, "starting")
-	c := s.manually()
+// testNodeAddedWithStartupTaint adds a Ready node whose agent has not started yet, so that it has a taint. The upgrade must wait until
+// the taint is removed.
+func testNodeAddedWithStartupTaint(t *testing.T, shared *fixture.Fixture) {
+	s := openWithoutBudgets(t, shared, "starting")
+	c := s.startLabelled()
 	for i := range 3 {
-		drained := c.until("a drained node", nodeState("Drained")).Node
+		drained := c.awaitEvent("a drained node", nodeReached("Drained")).Node
 		fresh := controlplane.NodeSpec{Name: fmt.Sprintf("starting-new-%d", i), Labels: map[string]string{"pool": s.group, "image": "v2"}}
 		if i == 0 {
 			fresh.Taints = []corev1.Taint{{Key: "example.com/agent", Effect: corev1.TaintEffectNoSchedule}}
@@ -136,7 +137,7 @@ func broughtTainted(t *testing.T, shared *fixture.Fixture) {
 			s.waitFor("the taint to be named", func() bool {
 				return strings.Contains(s.manualStatus().Status.Waiting, "has taint example.com/agent:NoSchedule")
 			})
-			s.change(fresh.Name, func(node *corev1.Node) {
+			s.changeNode(fresh.Name, func(node *corev1.Node) {
 				node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == "example.com/agent" })
 			})
 		}
@@ -144,18 +145,19 @@ func broughtTainted(t *testing.T, shared *fixture.Fixture) {
 			t.Fatal(err)
 		}
 	}
-	c.end(0)
-	s.checkManual(0)
+	c.awaitExit(0)
+	s.checkManualUpgrade(0)
 }
 
-// checkManual checks that pods moved once, that the remaining outdated nodes are fenced, and that the current ones are not.
-func (s *testCase) checkManual(old int) {
+// checkManualUpgrade checks that each pod moved once, that the given number of outdated nodes is left and fenced, and that no current
+// node is fenced.
+func (s *testCase) checkManualUpgrade(old int) {
 	s.t.Helper()
 	s.settle()
 	after := s.takeSnapshot()
 	for _, node := range s.nodes() {
-		if s.current(&node, after.group) {
-			s.checkClean(&node)
+		if s.isCurrent(&node, after.group) {
+			s.checkNoMarks(&node)
 			continue
 		}
 		old--
@@ -164,18 +166,18 @@ func (s *testCase) checkManual(old int) {
 		}
 	}
 	if old != 0 {
-		s.t.Errorf("%d fewer outdated nodes are left than were to be", old)
+		s.t.Errorf("%d fewer outdated nodes are left than expected", old)
 	}
 	for app, n := range s.before.ready {
 		if after.ready[app] != n {
 			s.t.Errorf("%d pods of %s are ready, before %d", after.ready[app], app, n)
 		}
 	}
-	if len(after.moves) > 0 {
-		s.t.Errorf("pods are left on outdated nodes: %v", after.moves)
+	if len(after.movingPods) > 0 {
+		s.t.Errorf("pods are left on outdated nodes: %v", after.movingPods)
 	}
 	s.checkEvictions()
-	s.checkBudgets()
+	s.checkBudgetsKept()
 }
 
 func (s *testCase) manualStatus() status {

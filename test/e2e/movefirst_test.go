@@ -10,17 +10,17 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// movedFirst has a budget for the only pod of a Deployment. The refusal of the upgrade names --move=surge. With this flag the pod
-// moves without an eviction, and its budget is never broken (L23, PDB009).
-func movedFirst(t *testing.T, shared *fixture.Fixture) {
-	s := openEmpty(t, shared, fixture.Group{Name: "only"})
+// testOnlyPodIsMovedFirst has a budget for the only pod of a Deployment. The upgrade must be refused and must name --move=surge. With
+// this flag the pod must move without an eviction, and its budget must never be broken (L23, PDB009).
+func testOnlyPodIsMovedFirst(t *testing.T, shared *fixture.Fixture) {
+	s := openEmptyCase(t, shared, fixture.Group{Name: "only"})
 	s.addNode("only-old", "v1")
 	s.waitForNodes(1)
-	s.add(fixture.Workload{Name: "solo", Replicas: 1, MinAvailable: "1"}, fixture.Workload{Name: "web", Replicas: 2, MinAvailable: "1"})
+	s.deploy(fixture.Workload{Name: "solo", Replicas: 1, MinAvailable: "1"}, fixture.Workload{Name: "web", Replicas: 2, MinAvailable: "1"})
 	s.settle()
 	s.addNode("only-new", "v2")
 	s.waitForNodes(2)
-	s.ready()
+	s.startObserving()
 	labelled := []string{"nodeupgrade", "-l", "pool=" + s.group, "--current", "image=v2", "--wait-replacement=false", "--parallel-groups", "--settle=0s"}
 	for _, how := range []string{"--dry-run", "--yes"} {
 		if refused := run(t, s.Fixture, append(labelled, how)...); refused.Code != 3 || !strings.Contains(refused.Stdout+refused.Stderr, "--move=surge") {
@@ -32,7 +32,7 @@ func movedFirst(t *testing.T, shared *fixture.Fixture) {
 			t.Errorf("%v with --move=surge ended with %d: %s%s", how, plan.Code, plan.Stdout, plan.Stderr)
 		}
 	}
-	s.manually("--wait-replacement=false", "--move=surge").end(0)
-	maps.DeleteFunc(s.before.moves, func(_ types.UID, pod string) bool { return strings.HasPrefix(pod, "solo-") }) // no eviction moved them
-	s.checkManual(1)
+	s.startLabelled("--wait-replacement=false", "--move=surge").awaitExit(0)
+	maps.DeleteFunc(s.before.movingPods, func(_ types.UID, pod string) bool { return strings.HasPrefix(pod, "solo-") }) // this pod was not evicted
+	s.checkManualUpgrade(1)
 }

@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	// hook is a workload behind an admission webhook. driver has the name of a CSI driver.
+	// hook is the name of a workload that serves an admission webhook. driver is the name of a CSI driver's workload.
 	hook   = "hook"
 	driver = "x-csi-driver"
 )
 
-// neededLast drains a node with pods that other pods need: pods behind a webhook, and pods of a CSI driver.
-func neededLast(t *testing.T, shared *fixture.Fixture) {
-	s := openEmpty(t, shared, fixture.Group{Name: "needed", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
-	s.askHook()
-	s.addWorkloads(fixture.Workload{Name: hook, Replicas: 2, MaxUnavailable: "1"}, fixture.Workload{Name: driver, Replicas: 1})
-	s.ready()
+// testNeededPodsMoveLast checks that pods which other pods need are evicted last: the pods of a webhook and of a CSI driver.
+func testNeededPodsMoveLast(t *testing.T, shared *fixture.Fixture) {
+	s := openEmptyCase(t, shared, fixture.Group{Name: "needed", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
+	s.registerWebhook()
+	s.addDefaultWorkloads(fixture.Workload{Name: hook, Replicas: 2, MaxUnavailable: "1"}, fixture.Workload{Name: driver, Replicas: 1})
+	s.startObserving()
 	s.surge = 1 // never more than the number of outdated nodes
-	s.upgrade(0)
-	s.checkDone()
-	s.checkOrder()
+	s.runUpgrade(0)
+	s.checkUpgraded()
+	s.checkEvictionOrder()
 }
 
-// askHook registers a webhook with the hook's pods. It matches objects that do not exist, because nothing answers in this
-// cluster.
-func (s *testCase) askHook() {
+// registerWebhook registers a webhook that the hook's pods serve. It matches only objects that do not exist, because the simulated
+// pods cannot answer.
+func (s *testCase) registerWebhook() {
 	s.t.Helper()
 	ctx, client := s.t.Context(), s.Cluster.Client()
 	if err := s.AddService(ctx, "asked", hook); err != nil {
@@ -63,9 +63,9 @@ func (s *testCase) askHook() {
 	})
 }
 
-// checkOrder checks in the audit log that the hook's pods were evicted after all ordinary pods, and the driver's pods after all
-// others had terminated.
-func (s *testCase) checkOrder() {
+// checkEvictionOrder checks in the audit log that the hook's pods were evicted after all ordinary pods, and the driver's pods after all
+// other pods had terminated.
+func (s *testCase) checkEvictionOrder() {
 	s.t.Helper()
 	events, err := s.Cluster.AuditEvents(s.t.Context())
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *testCase) checkOrder() {
 	}
 	var story []string
 	for _, e := range events {
-		if what := s.happened(&e); what != "" {
+		if what := s.describePodEvent(&e); what != "" {
 			story = append(story, what)
 		}
 	}
@@ -88,12 +88,12 @@ func (s *testCase) checkOrder() {
 	}
 	hooked, driven := slices.Index(story, "evicted "+hook), slices.Index(story, "evicted "+driver)
 	if hooked < max(last("evicted web"), last("evicted db")) || driven < max(last("evicted "+hook), last("gone web"), last("gone db"), last("gone "+hook)) {
-		s.t.Errorf("in the order %q", story)
+		s.t.Errorf("wrong order of evictions and deletions: %q", story)
 	}
 }
 
-// happened returns what a request did to a pod, eviction or deletion: "evicted web".
-func (s *testCase) happened(e *controlplane.Event) string {
+// describePodEvent describes an eviction or the deletion of a pod, such as "evicted web". For other requests it returns "".
+func (s *testCase) describePodEvent(e *controlplane.Event) string {
 	if e.ObjectRef.Namespace != s.Namespace || e.ObjectRef.Resource != "pods" || e.ResponseStatus.Code >= http.StatusBadRequest {
 		return ""
 	}

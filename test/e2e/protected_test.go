@@ -8,12 +8,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// doNotDisrupt has a pod with an annotation that forbids autoscalers to disrupt it. The plan names the pod, and with the flag the
-// upgrade waits until the annotation is removed (POD008).
-func doNotDisrupt(t *testing.T, shared *fixture.Fixture) {
-	s := open(t, shared, fixture.Group{Name: "undisrupted", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
+// testDoNotDisruptAnnotation has a pod with an annotation that forbids autoscalers to disrupt it. The plan must name the pod. With
+// --respect-do-not-disrupt the upgrade must wait until the annotation is removed (POD008).
+func testDoNotDisruptAnnotation(t *testing.T, shared *fixture.Fixture) {
+	s := openCase(t, shared, fixture.Group{Name: "undisrupted", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
 	const pod = "db-0"
-	annotate(t, s, pod, drain.AnnotationSafeToEvict+"=false")
+	annotatePod(t, s, pod, drain.AnnotationSafeToEvict+"=false")
 	if plan := run(t, s.Fixture, "nodeupgrade", s.group, "--dry-run"); plan.Code != 0 || !strings.Contains(plan.Stdout, "safe-to-evict=false") {
 		t.Errorf("the plan ended with %d and does not name the pod: %s%s", plan.Code, plan.Stdout, plan.Stderr)
 	}
@@ -22,14 +22,14 @@ func doNotDisrupt(t *testing.T, shared *fixture.Fixture) {
 	}
 
 	c := s.start("--respect-do-not-disrupt")
-	blockedBy(pod)(s, c)
-	annotate(t, s, pod, drain.AnnotationSafeToEvict+"-")
-	c.end(0)
-	s.checkDone()
+	awaitDrainBlockedBy(pod)(s, c)
+	annotatePod(t, s, pod, drain.AnnotationSafeToEvict+"-")
+	c.awaitExit(0)
+	s.checkUpgraded()
 }
 
-// annotate changes an annotation of a pod, as kubectl annotate takes it.
-func annotate(t *testing.T, s *testCase, pod, change string) {
+// annotatePod changes an annotation of a pod, as kubectl annotate takes it.
+func annotatePod(t *testing.T, s *testCase, pod, change string) {
 	t.Helper()
 	if r := run(t, s.Fixture, "annotate", "pod", "-n", s.group, pod, change); r.Code != 0 {
 		t.Fatalf("annotating pod %s: %s", pod, r.Stderr)

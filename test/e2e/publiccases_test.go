@@ -23,43 +23,41 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// unhealthyLimit is the time limit for an upgrade that stops because a workload does not recover. The upgrade waits five minutes,
-// and parallel cases keep two cores busy.
+// unhealthyLimit is the time limit for an upgrade that stops because a workload does not recover. The upgrade waits five minutes for
+// the workload. Parallel cases keep the machine busy, so the limit is longer.
 const unhealthyLimit = 12 * time.Minute
 
-// publicCase is modelled on a public report of an upgrade that took a workload down and still succeeded. Its objects are in
-// testdata/cases. NAME.0.yaml contains kinds of objects and quotas, NAME.1.yaml the outdated nodes and the workloads. NAME.2.yaml
-// contains the current nodes, NAME.3.yaml changes before the upgrade.
+// publicCase repeats a problem from a public report: an upgrade with another tool took a workload down. Its objects are in
+// testdata/cases. NAME.0.yaml contains custom resource definitions and quotas. NAME.1.yaml contains the outdated nodes and the
+// workloads. NAME.2.yaml contains the current nodes. NAME.3.yaml contains changes before the upgrade.
 type publicCase struct {
-	// pool is the label of the nodes, and the namespace.
+	// pool is the value of the nodes' label pool, and the name of the namespace.
 	pool string
 	// flags are added to the command.
 	flags []string
-	// result is the result of the upgrade. The exit code is 0 for record.Succeeded and 1 for all others. "" stands for an upgrade
-	// that is refused before it begins, with exit code 3.
+	// result is the expected result of the upgrade. "" means that the upgrade is refused before it begins.
 	result record.Result
-	// says are parts of the message if the upgrade did not succeed.
+	// says are parts of the error message if the upgrade does not succeed.
 	says []string
-	// ready is the minimum number of ready pods of each workload at any time, by the workload's label app. Other workloads may
-	// have none.
+	// ready is the number of pods of each workload that must be ready at any time, by the workload's label app.
 	ready map[string]int
-	// force is true if the message may offer force, because force helps in this case.
+	// force is true if the error message may offer force, because force helps in this case.
 	force bool
-	// fenced is the number of outdated nodes that are fenced at the end: the nodes that were started.
+	// fenced is the number of outdated nodes that must be fenced at the end: the nodes that were started.
 	fenced int
-	// before runs before the upgrade, once there are current nodes. It does what users do then.
+	// before acts as a user before the upgrade, after the current nodes were added.
 	before func(*testCase)
-	// meanwhile runs during the upgrade. It does what users do then.
-	meanwhile func(*testCase, *command)
+	// duringUpgrade acts as a user during the upgrade.
+	duringUpgrade func(*testCase, *command)
 }
 
-// publicCases are the cases, by the repository and number of the report.
+// publicCases contains the cases, by the repository and number of the report.
 var publicCases = map[string]publicCase{
 	"sregym-887-psa": {
 		pool: "psa", result: record.WorkloadUnhealthy, ready: map[string]int{"web": 2}, fenced: 1,
 		says: []string{"psa/Deployment/web (2 of 3 ready)", "1 pod is not created", `violates PodSecurity "restricted:latest"`},
 	},
-	"k8s-89209-quota": { // the second pod's node is started too: the workload's own budget blocks it
+	"k8s-89209-quota": { // a second node is started too, and its drain is blocked by the workload's budget
 		pool: "quo", result: record.WorkloadUnhealthy, ready: map[string]int{"web": 2}, fenced: 2,
 		says: []string{"quo/Deployment/web (2 of 3 ready)", "1 pod is not created", "exceeded quota: q"},
 	},
@@ -67,17 +65,17 @@ var publicCases = map[string]publicCase{
 		pool: "gpu", result: record.WorkloadUnhealthy, ready: map[string]int{"infer": 2}, fenced: 1,
 		says: []string{"gpu/Deployment/infer (2 of 3 ready)", "Insufficient nvidia.com/gpu"},
 	},
-	"k8s-66568-hostport": { // two current nodes have room for two of three pods
+	"k8s-66568-hostport": { // the two current nodes have room for only two of the three pods
 		pool: "hp", result: record.WorkloadUnhealthy, ready: map[string]int{"edge": 2}, fenced: 3,
 		says: []string{"hp/Deployment/edge (2 of 3 ready)", "didn't have free ports for the requested pod ports"},
 	},
 	"cilium-29405-custom-startup-taint": {
 		pool: "cus", flags: []string{"--wait-replacement"}, result: record.Succeeded, ready: map[string]int{"web": 2}, fenced: 3,
-		meanwhile: bringTainted,
+		duringUpgrade: addTaintedNodes,
 	},
 	"suc-9-inplace-no-budget": {
 		pool: "ipn", flags: []string{"--wait-replacement"}, result: record.Succeeded, ready: map[string]int{"web": 2},
-		meanwhile: renewDrained,
+		duringUpgrade: renewDrainedNodes,
 	},
 	"karpenter-2689-antiaffinity": {
 		pool: "drf", result: record.Succeeded, ready: map[string]int{"web": 1}, fenced: 2,
@@ -85,7 +83,7 @@ var publicCases = map[string]publicCase{
 	"kubernetes-31487-one-node": {
 		pool: "one", result: record.Succeeded, ready: map[string]int{"web": 1}, fenced: 1,
 	},
-	"kured-874-slow-start": { // no budget sets how many pods must be ready
+	"kured-874-slow-start": { // the workload has no budget
 		pool: "slo", result: record.Succeeded, ready: map[string]int{"web": 3}, fenced: 4,
 	},
 	"autoscaler-6031-daemonset-full": {
@@ -98,7 +96,7 @@ var publicCases = map[string]publicCase{
 	},
 	"cluster-api-13530-name-reused": {
 		pool: "reu", flags: []string{"--wait-replacement"}, result: record.Succeeded, ready: map[string]int{"web": 2},
-		meanwhile: reuseNames,
+		duringUpgrade: replaceUnderSameName,
 	},
 	"cluster-api-6894-tolerates-all": {
 		pool: "tol", ready: map[string]int{"web": 3}, force: true,
@@ -125,7 +123,7 @@ var publicCases = map[string]publicCase{
 		says: []string{"img/Deployment/web (2 of 3 ready)", "CrashLoopBackOff"},
 	},
 	"arc-4618-runner": {
-		pool: "arc", result: record.Succeeded, fenced: 2, before: waitForRunners, meanwhile: endRunners,
+		pool: "arc", result: record.Succeeded, fenced: 2, before: prepareRunners, duringUpgrade: endAwaitedRunners,
 	},
 	"openshift-router-331-one-new-node": {
 		pool: "rou", result: record.WorkloadUnhealthy, ready: map[string]int{"router": 1}, fenced: 2,
@@ -136,10 +134,10 @@ var publicCases = map[string]publicCase{
 // TestProblemsReportedAboutOtherTools repeats problems that were reported about other programs.
 func TestProblemsReportedAboutOtherTools(t *testing.T) {
 	t.Parallel()
-	shared := common.forTest(t)
+	shared := commonFixture.forTest(t)
 	for name, c := range publicCases {
 		t.Run(name, func(t *testing.T) {
-			inSample(t)
+			skipUnlessSampled(t)
 			t.Parallel()
 			c.run(t, shared, name)
 		})
@@ -150,9 +148,9 @@ func (c publicCase) run(t *testing.T, shared *fixture.Fixture, name string) {
 	own := *shared
 	own.Namespace = c.pool
 	s := &testCase{Fixture: &own, t: t, group: c.pool}
-	t.Cleanup(s.explain)
+	t.Cleanup(s.logStateIfFailed)
 	s.applyStep(name, 0)
-	s.applyStep(name, 1, "-l", "pool="+c.pool) // first the nodes: otherwise the first Ready node gets all pods
+	s.applyStep(name, 1, "-l", "pool="+c.pool) // the nodes first, because otherwise the first Ready node would get all pods
 	s.waitForReadyNodes()
 	s.applyStep(name, 1)
 	s.waitForDaemonSets()
@@ -166,18 +164,18 @@ func (c publicCase) run(t *testing.T, shared *fixture.Fixture, name string) {
 	if c.before != nil {
 		c.before(s)
 	}
-	ready := s.watchReady()
+	ready := s.watchReadyPods()
 
-	command := s.manually(append([]string{"--wait-replacement=false"}, c.flags...)...)
-	if c.meanwhile != nil {
-		c.meanwhile(s, command)
+	command := s.startLabelled(append([]string{"--wait-replacement=false"}, c.flags...)...)
+	if c.duringUpgrade != nil {
+		c.duringUpgrade(s, command)
 	}
-	command.endWithin(unhealthyLimit, c.code())
+	command.awaitExitWithin(unhealthyLimit, c.exitCode())
 	c.check(s, command, ready)
 }
 
-// code returns the exit code of the case.
-func (c publicCase) code() int {
+// exitCode returns the exit code of the case.
+func (c publicCase) exitCode() int {
 	switch c.result {
 	case record.Succeeded:
 		return 0
@@ -201,10 +199,10 @@ func (c publicCase) check(s *testCase, command *command, ready *readyWatch) {
 			}
 		}
 		if !c.force && strings.Contains(message, "force") {
-			s.t.Errorf("the message offers force, which is no help: %s", message)
+			s.t.Errorf("the message offers force, which does not help: %s", message)
 		}
 	}
-	least := ready.end(s.t)
+	least := ready.stop(s.t)
 	for app, n := range c.ready {
 		if least[app] < n {
 			s.t.Errorf("at one moment %d pods of %s were ready, want at least %d", least[app], app, n)
@@ -221,7 +219,7 @@ func (c publicCase) checkFences(s *testCase) {
 	s.t.Helper()
 	fenced := 0
 	for _, node := range s.nodes() {
-		switch left := ours(&node); {
+		switch left := toolMarks(&node); {
 		case len(left) > 0 && node.Labels["image"] == "v2":
 			s.t.Errorf("current node %s is fenced: %v", node.Name, left)
 		case len(left) > 0:
@@ -233,11 +231,12 @@ func (c publicCase) checkFences(s *testCase) {
 	}
 }
 
-// bringTainted adds a current node for each drained node. An agent removes the node's taint only once the upgrade waits for that.
-func bringTainted(s *testCase, c *command) {
+// addTaintedNodes adds a current node with a taint for each drained node. It removes the taint, as an agent would, after the upgrade
+// has reported that it waits for that.
+func addTaintedNodes(s *testCase, c *command) {
 	const agent = "example.com/agent-not-ready"
 	for i := range 3 {
-		c.until("a drained node", nodeState("Drained"))
+		c.awaitEvent("a drained node", nodeReached("Drained"))
 		fresh := controlplane.NodeSpec{
 			Name: fmt.Sprintf("%s-new-%d", s.group, i), Labels: map[string]string{"pool": s.group, "image": "v2"},
 			Taints: []corev1.Taint{{Key: agent, Effect: corev1.TaintEffectNoSchedule}},
@@ -248,16 +247,16 @@ func bringTainted(s *testCase, c *command) {
 		s.waitFor("the taint to be named", func() bool {
 			return strings.Contains(s.manualStatus().Status.Waiting, "node "+fresh.Name+" has taint "+agent)
 		})
-		s.change(fresh.Name, func(node *corev1.Node) {
+		s.changeNode(fresh.Name, func(node *corev1.Node) {
 			node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == agent })
 		})
 	}
 }
 
-// reuseNames deletes each drained node, and adds a current node with the same name.
-func reuseNames(s *testCase, c *command) {
+// replaceUnderSameName deletes each drained node, and adds a current node with the same name.
+func replaceUnderSameName(s *testCase, c *command) {
 	for range 3 {
-		name := c.until("a drained node", nodeState("Drained")).Node
+		name := c.awaitEvent("a drained node", nodeReached("Drained")).Node
 		if err := s.Cluster.Client().CoreV1().Nodes().Delete(s.t.Context(), name, metav1.DeleteOptions{}); err != nil {
 			s.t.Fatal(err)
 		}
@@ -265,10 +264,10 @@ func reuseNames(s *testCase, c *command) {
 	}
 }
 
-// renewDrained makes each drained node return as a current one.
-func renewDrained(s *testCase, c *command) {
+// renewDrainedNodes makes each drained node current, as a tool that upgrades nodes in place would.
+func renewDrainedNodes(s *testCase, c *command) {
 	for range 3 {
-		s.renew(c.until("a drained node", nodeState("Drained")).Node)
+		s.setCurrentLabel(c.awaitEvent("a drained node", nodeReached("Drained")).Node)
 	}
 }
 
@@ -309,7 +308,7 @@ func (s *testCase) waitForDaemonSets() {
 	})
 }
 
-// waitForFullQuotas waits until the quotas of the case have counted its pods. After that they refuse further pods.
+// waitForFullQuotas waits until the quota controller has counted the case's pods, so that the quotas refuse more pods.
 func (s *testCase) waitForFullQuotas() {
 	s.t.Helper()
 	s.waitFor("the quotas to be full", func() bool {
@@ -342,13 +341,13 @@ type readyWatch struct {
 	watcher watch.Interface
 	ended   chan struct{}
 	pods    map[types.UID]string // the workload of each ready pod
-	least   map[string]int
+	minimum map[string]int
 }
 
-// watchReady starts to watch the pods. All present pods count from now on.
-func (s *testCase) watchReady() *readyWatch {
+// watchReadyPods starts to watch the pods, and counts the present ones.
+func (s *testCase) watchReadyPods() *readyWatch {
 	s.t.Helper()
-	// This is not the test's context, because the watch is read after the upgrade has ended.
+	// The watch must outlive the test's context, because it is read after the upgrade has ended.
 	ctx, pods := context.WithoutCancel(s.t.Context()), s.Cluster.Client().CoreV1().Pods(s.Namespace)
 	list, err := pods.List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -356,9 +355,9 @@ func (s *testCase) watchReady() *readyWatch {
 	}
 	w := &readyWatch{ended: make(chan struct{}), pods: map[types.UID]string{}}
 	for i := range list.Items {
-		w.note(watch.Event{Type: watch.Added, Object: &list.Items[i]})
+		w.noteEvent(watch.Event{Type: watch.Added, Object: &list.Items[i]})
 	}
-	w.least = w.count()
+	w.minimum = w.countByWorkload()
 	if w.watcher, err = pods.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion}); err != nil {
 		s.t.Fatal(err)
 	}
@@ -366,13 +365,13 @@ func (s *testCase) watchReady() *readyWatch {
 	go func() {
 		defer close(w.ended)
 		for e := range w.watcher.ResultChan() {
-			w.note(e)
+			w.noteEvent(e)
 		}
 	}()
 	return w
 }
 
-func (w *readyWatch) count() map[string]int {
+func (w *readyWatch) countByWorkload() map[string]int {
 	sums := map[string]int{}
 	for _, app := range w.pods {
 		sums[app]++
@@ -380,7 +379,7 @@ func (w *readyWatch) count() map[string]int {
 	return sums
 }
 
-func (w *readyWatch) note(e watch.Event) {
+func (w *readyWatch) noteEvent(e watch.Event) {
 	pod, ok := e.Object.(*corev1.Pod)
 	if !ok {
 		return
@@ -388,16 +387,16 @@ func (w *readyWatch) note(e watch.Event) {
 	if delete(w.pods, pod.UID); e.Type != watch.Deleted && pod.DeletionTimestamp == nil && drain.Ready(pod) {
 		w.pods[pod.UID] = pod.Labels["app"]
 	}
-	now := w.count()
-	for app, least := range w.least {
+	now := w.countByWorkload()
+	for app, least := range w.minimum {
 		if now[app] < least {
-			w.least[app] = now[app]
+			w.minimum[app] = now[app]
 		}
 	}
 }
 
-// end ends the watch and returns the minimum number of ready pods of each workload that had ready pods at the start.
-func (w *readyWatch) end(t *testing.T) map[string]int {
+// stop ends the watch. It returns the minimum number of ready pods of each workload that had ready pods at the start.
+func (w *readyWatch) stop(t *testing.T) map[string]int {
 	t.Helper()
 	select {
 	case <-w.ended:
@@ -406,5 +405,5 @@ func (w *readyWatch) end(t *testing.T) map[string]int {
 	}
 	w.watcher.Stop()
 	<-w.ended
-	return w.least
+	return w.minimum
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// refusal is a command that must change nothing and print one line: what is wrong and how to fix it.
+// refusal is a command that must be refused. It must change nothing and print one line with the problem and the remedy.
 type refusal struct {
 	args []string
 	env  []string
 	code int
 	// says are parts of the line.
 	says []string
-	// during sets up the conditions for the refusal, and returns a function that restores the previous ones.
-	during func(*fixture.Fixture) (undo func())
+	// setUp creates the conditions for the refusal, and returns a function that undoes this.
+	setUp func(*fixture.Fixture) (undo func())
 }
 
 func refusals() map[string]refusal {
@@ -78,7 +78,7 @@ func refusals() map[string]refusal {
 		"another change of EKS":      {args: yes("busy", "--to=1.36"), code: 1, says: []string{"ConfigUpdate", "aws eks describe-update --name prod --nodegroup-name busy"}},
 		"denied by EKS": {
 			args: yes("managed", "--to=1.36"), code: 1, says: []string{"eks:DescribeNodegroup", "nodegroup/prod/managed"},
-			during: func(s *fixture.Fixture) func() {
+			setUp: func(s *fixture.Fixture) func() {
 				s.Cloud.InjectFault(awscloud.Fault{
 					Service: "eks", Operation: "DescribeNodegroup", Times: -1, Code: "AccessDeniedException", Status: http.StatusForbidden,
 					Message: "User: arn:aws:iam::123456789012:user/jo is not authorized to perform: eks:DescribeNodegroup on resource: arn:aws:eks:us-east-1:123456789012:nodegroup/prod/managed/1",
@@ -91,8 +91,8 @@ func refusals() map[string]refusal {
 			says: []string{"no credentials found", "aws sso login"},
 		},
 		"unknown profile":      {args: yes("workers"), env: []string{"AWS_PROFILE=nope"}, code: 1, says: []string{"nope", "check AWS_PROFILE"}},
-		"expired credentials":  {args: yes("workers"), code: 1, says: []string{"expired", "aws sso login"}, during: reject(awscloud.CredentialsExpired)},
-		"invalid credentials":  {args: yes("workers"), code: 1, says: []string{"InvalidClientTokenId", "aws sso login"}, during: reject(awscloud.CredentialsInvalid)},
+		"expired credentials":  {args: yes("workers"), code: 1, says: []string{"expired", "aws sso login"}, setUp: rejectCredentials(awscloud.CredentialsExpired)},
+		"invalid credentials":  {args: yes("workers"), code: 1, says: []string{"InvalidClientTokenId", "aws sso login"}, setUp: rejectCredentials(awscloud.CredentialsInvalid)},
 		"wrong region":         {args: yes("workers"), env: []string{"AWS_REGION=eu-west-1"}, code: 1, says: []string{"eu-west-1", "set AWS_REGION=us-east-1"}},
 		"no API server":        {args: yes("workers", "--server=https://127.0.0.1:1"), code: 1, says: []string{"https://127.0.0.1:1", "check --context"}},
 		"unknown context":      {args: yes("workers", "--context=nope"), code: 2, says: []string{`"nope"`, "check --kubeconfig and --context"}},
@@ -106,28 +106,28 @@ func refusals() map[string]refusal {
 	}
 }
 
-func reject(problem awscloud.CredentialProblem) func(*fixture.Fixture) func() {
+func rejectCredentials(problem awscloud.CredentialProblem) func(*fixture.Fixture) func() {
 	return func(s *fixture.Fixture) func() {
 		s.Cloud.RejectCredentials(problem)
 		return func() { s.Cloud.RejectCredentials(awscloud.CredentialsFine) }
 	}
 }
 
-// checkAllRefusals runs the refusals in parallel, except those that change the cloud for all, and checks that none of them wrote
-// anything.
-func checkAllRefusals(t *testing.T, s *fixture.Fixture) {
+// testRefusals runs all refusals and checks that none of them changed the cluster or the cloud. Refusals with a setUp change the
+// cloud for all commands, so they run one after another. The others run in parallel.
+func testRefusals(t *testing.T, s *fixture.Fixture) {
 	allowReader(t, s)
-	before := writesOf(t, s)
+	before := readWrites(t, s)
 	t.Run("alone", func(t *testing.T) {
 		for name, r := range refusals() {
-			if r.during != nil {
+			if r.setUp != nil {
 				t.Run(name, func(t *testing.T) { r.check(t, s) })
 			}
 		}
 	})
 	t.Run("together", func(t *testing.T) {
 		for name, r := range refusals() {
-			if r.during == nil {
+			if r.setUp == nil {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
 					r.check(t, s)
@@ -135,10 +135,10 @@ func checkAllRefusals(t *testing.T, s *fixture.Fixture) {
 			}
 		}
 	})
-	before.checkNone(t, s)
+	before.checkUnchanged(t, s)
 }
 
-// allowReader gives the user "reader" the rights to read everything that the plan needs, and to change nothing.
+// allowReader allows the user "reader" to read everything and to change nothing.
 func allowReader(t *testing.T, s *fixture.Fixture) {
 	t.Helper()
 	client, meta := s.Cluster.Client().RbacV1(), metav1.ObjectMeta{Name: "reader"}
@@ -159,8 +159,8 @@ func allowReader(t *testing.T, s *fixture.Fixture) {
 
 func (r refusal) check(t *testing.T, s *fixture.Fixture) {
 	t.Helper()
-	if r.during != nil {
-		defer r.during(s)()
+	if r.setUp != nil {
+		defer r.setUp(s)()
 	}
 	var out, errOut bytes.Buffer
 	code, err := s.Start(t.Context(), &out, &errOut, r.environment(t, s), append([]string{"nodeupgrade"}, r.args...)...).Wait()
@@ -178,7 +178,7 @@ func (r refusal) check(t *testing.T, s *fixture.Fixture) {
 	}
 }
 
-// environment returns the environment. If KUBECONFIG is the name of a user, it replaces it with a kubeconfig of that user.
+// environment returns the command's environment. Its entry KUBECONFIG=USER is replaced with the path of USER's kubeconfig.
 func (r refusal) environment(t *testing.T, s *fixture.Fixture) []string {
 	t.Helper()
 	var env []string

@@ -30,7 +30,7 @@ func checkReport(t *testing.T, file string, c *command) {
 	}
 	facts := map[string]string{
 		"Nodes": fmt.Sprintf("%d of %d nodes replaced", len(nodes), len(nodes)), "Evictions": fmt.Sprint(evictions), "Run": ended.Run,
-		"Nodes at the peak": fmt.Sprint(c.largestSize()), "Target": ended.Target.Name,
+		"Nodes at the peak": fmt.Sprint(c.largestDesired()), "Target": ended.Target.Name,
 	}
 	for name, want := range facts {
 		if got := page.facts[name]; got != want {
@@ -62,7 +62,7 @@ func (page *reportPage) checkNodes(t *testing.T, nodes map[string]string) {
 		if !slices.ContainsFunc(page.rows, func(title string) bool {
 			return strings.HasPrefix(title, n.Name) && strings.Contains(title, "draining ")
 		}) {
-			t.Errorf("no row of the timeline is of node %s: %q", n.Name, page.rows)
+			t.Errorf("the timeline has no row for node %s: %q", n.Name, page.rows)
 		}
 	}
 	if len(r.Nodes) != len(nodes) || r.Plan == nil || len(r.Plan.Nodes) != len(nodes) {
@@ -70,16 +70,16 @@ func (page *reportPage) checkNodes(t *testing.T, nodes map[string]string) {
 	}
 }
 
-// reportFile is the path of a report in JSON that a command writes.
+// reportFile is the path of a JSON report that a command writes.
 type reportFile string
 
-func (s *testCase) reportFile() reportFile {
+func (s *testCase) newReportFile() reportFile {
 	return reportFile(filepath.Join(s.t.TempDir(), "report.json"))
 }
 
 func (f reportFile) flag() string { return "--report=" + string(f) }
 
-// check fails the test unless the report is about an upgrade of the group that ended with the result. Then it deletes the report.
+// check checks that the report is about an upgrade of the group that ended with the wanted result. Then it deletes the report.
 func (f reportFile) check(t *testing.T, group string, want record.Result) {
 	t.Helper()
 	text, err := os.ReadFile(string(f))
@@ -101,7 +101,7 @@ func (f reportFile) check(t *testing.T, group string, want record.Result) {
 	}
 }
 
-// reportPage is the content of a page: its document, the rows of its summary and the titles of its timeline's rows.
+// reportPage is the content of an HTML report: its JSON document, the rows of its summary, and the titles of its timeline's rows.
 type reportPage struct {
 	data  report.RunReport
 	facts map[string]string
@@ -161,7 +161,7 @@ func (c *command) nodeEvents() (found []event) {
 	return found
 }
 
-// finalStates returns the last state of each node that the command drained, with the words of the documents.
+// finalStates returns the last state of each node that the command drained, as documents spell it.
 func (c *command) finalStates() map[string]string {
 	states := map[string]string{}
 	for _, e := range c.nodeEvents() {
@@ -172,8 +172,8 @@ func (c *command) finalStates() map[string]string {
 	return states
 }
 
-// largestSize returns the largest desired size in the events.
-func (c *command) largestSize() (most int) {
+// largestDesired returns the largest desired size in the events.
+func (c *command) largestDesired() (most int) {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
 	for _, e := range c.log.events {

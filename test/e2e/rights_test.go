@@ -8,26 +8,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestUpgradeExitsIfUserLosesAllPermissions removes all rights of a user during an upgrade. The upgrade must exit soon. It must name each node that is
-// still fenced with the command that removes the fence.
+// TestUpgradeExitsIfUserLosesAllPermissions removes all rights of the user during an upgrade. The upgrade must exit. For each node
+// that is still fenced, it must print the command that removes the fence.
 func TestUpgradeExitsIfUserLosesAllPermissions(t *testing.T) {
 	t.Parallel()
-	shared := common.forTest(t)
+	shared := commonFixture.forTest(t)
 	kubeconfig, err := shared.Cluster.KubeconfigFor("leaver")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := openPlain(t, shared, "rightless")
+	s := openWithoutBudgets(t, shared, "rightless")
 	s.kubectl("create", "clusterrolebinding", "leaver", "--clusterrole=cluster-admin", "--user=leaver")
-	c := startIn(t, shared, []string{"KUBECONFIG=" + kubeconfig},
+	c := startWithEnv(t, shared, []string{"KUBECONFIG=" + kubeconfig},
 		"nodeupgrade", "-l", "pool="+s.group, "--current", "image=v2", "--yes", "--parallel-groups", "--progress=json", "--settle=0s")
-	c.until("a drained node", nodeState("Drained")) // the upgrade waits for a replacement, which never comes
+	c.awaitEvent("a drained node", nodeReached("Drained")) // the upgrade waits for a replacement, which never comes
 	if err := shared.Cluster.Client().RbacV1().ClusterRoleBindings().Delete(t.Context(), "leaver", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.end(1)
+	c.awaitExit(1)
 	if said := c.errorLine(); !strings.Contains(said, `User "leaver" cannot `) {
-		t.Errorf("it does not say which right: %s", said)
+		t.Errorf("the error does not name the missing right: %s", said)
 	}
 	var script strings.Builder
 	for _, e := range c.log.events {
@@ -41,6 +41,6 @@ func TestUpgradeExitsIfUserLosesAllPermissions(t *testing.T) {
 		t.Fatalf("running\n%s\n%v: %s", script.String(), err, out)
 	}
 	for _, node := range s.nodes() {
-		s.checkClean(&node)
+		s.checkNoMarks(&node)
 	}
 }

@@ -20,17 +20,17 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// twoRuns starts a second upgrade of the same group, and then takes the group over.
-func twoRuns(t *testing.T, shared *fixture.Fixture) {
-	s := open(t, shared, fixture.Group{Name: "contested", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, stubborn())
+// testTakeover starts a second upgrade of the same group, which is refused. A third one takes the group over.
+func testTakeover(t *testing.T, shared *fixture.Fixture) {
+	s := openCase(t, shared, fixture.Group{Name: "contested", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, stubbornWorkload())
 	first := s.start()
-	blockedBy("stubborn")(s, first)
+	awaitDrainBlockedBy("stubborn")(s, first)
 
 	holder := s.status().Holder
 	if holder == "" {
-		t.Fatal("the status does not say who holds the lease")
+		t.Fatal("the status does not name the holder of the lease")
 	}
-	second := s.upgrade(5)
+	second := s.runUpgrade(5)
 	for _, part := range []string{holder + " ", " since ", "kubectl nodeupgrade status contested", "--takeover"} {
 		if errorLine := second.errorLine(); !strings.Contains(errorLine, part) {
 			t.Errorf("the error does not say %q: %s", part, errorLine)
@@ -38,49 +38,50 @@ func twoRuns(t *testing.T, shared *fixture.Fixture) {
 	}
 
 	third := s.start("--takeover")
-	first.end(5)
+	first.awaitExit(5)
 	if errorLine := first.errorLine(); !strings.Contains(errorLine, "lost") {
 		t.Errorf("the error does not say that the lease was lost: %s", errorLine)
 	}
-	blockedBy("stubborn")(s, third)
+	awaitDrainBlockedBy("stubborn")(s, third)
 	if !slices.ContainsFunc(s.nodes(), func(n corev1.Node) bool { return n.Annotations[nodemark.AnnotationEpoch] != "" }) {
 		t.Error("the node in flight was not taken over")
 	}
-	s.unblock("stubborn")
-	third.end(0)
-	s.checkDone()
+	s.deleteBudget("stubborn")
+	third.awaitExit(0)
+	s.checkUpgraded()
 }
 
-// startBehindAnn starts the upgrade while another holder has the lease, and returns when the upgrade waits for a renewal.
-func (s *testCase) startBehindAnn() *command {
+// startWhileLeaseIsHeld starts the upgrade while another process holds the lease. It returns when the upgrade waits for the lease.
+func (s *testCase) startWhileLeaseIsHeld() *command {
 	s.t.Helper()
-	s.lease(func(lease *coordinationv1.Lease) {
+	s.changeLease(func(lease *coordinationv1.Lease) {
 		now := metav1.NowMicro()
 		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = aws.String("ann@elsewhere/7"), aws.Int32(60)
 		lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
 	})
 	c := s.start()
-	c.until("the wait for the lease", func(e event) bool { return strings.Contains(e.Text, "ann@elsewhere/7 holds the lease") })
+	c.awaitEvent("the wait for the lease", func(e event) bool { return strings.Contains(e.Text, "ann@elsewhere/7 holds the lease") })
 	return c
 }
 
-// secondGivesWay renews the lease once as its holder. The renewal proves that the holder is alive.
-func secondGivesWay(t *testing.T, shared *fixture.Fixture) {
-	s := openEmpty(t, shared, fixture.Group{Name: "renewed", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
-	s.ready()
-	c := s.startBehindAnn()
-	s.lease(func(lease *coordinationv1.Lease) {
+// testExitIfLeaseIsRenewed checks that the waiting upgrade exits when the holder renews the lease: then the holder is alive.
+func testExitIfLeaseIsRenewed(t *testing.T, shared *fixture.Fixture) {
+	s := openEmptyCase(t, shared, fixture.Group{Name: "renewed", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
+	s.startObserving()
+	c := s.startWhileLeaseIsHeld()
+	s.changeLease(func(lease *coordinationv1.Lease) {
 		now := metav1.NowMicro()
 		lease.Spec.RenewTime = &now
 	})
-	c.end(5)
-	s.checkUntouched()
+	c.awaitExit(5)
+	s.checkUnchanged()
 }
 
-// lateSecond waits for the lease while the group becomes current. Then it reads everything again, starts no upgrade and says so.
-func lateSecond(t *testing.T, shared *fixture.Fixture) {
+// testGroupIsCurrentOnceLeaseIsFree makes the group current while the upgrade waits for the lease. After the wait, the upgrade must
+// read the group again, report that it is current, and change nothing.
+func testGroupIsCurrentOnceLeaseIsFree(t *testing.T, shared *fixture.Fixture) {
 	var template string
-	s := openEmpty(t, shared, fixture.Group{
+	s := openEmptyCase(t, shared, fixture.Group{
 		Name: "tardy", Zones: []string{zoneA}, Counts: []int{2}, Version: "$Default", Suspended: []string{rebalance},
 		More: func(spec *awscloud.GroupSpec) { template = spec.Template.ID },
 	})
@@ -88,65 +89,66 @@ func lateSecond(t *testing.T, shared *fixture.Fixture) {
 	if err := s.Cloud.SetDefaultVersion(template, newer); err != nil {
 		t.Fatal(err)
 	}
-	s.addWorkloads()
-	s.ready()
-	c := s.startBehindAnn()
+	s.addDefaultWorkloads()
+	s.startObserving()
+	c := s.startWhileLeaseIsHeld()
 	if err := s.Cloud.SetDefaultVersion(template, older); err != nil { // all nodes have this version
 		t.Fatal(err)
 	}
-	s.lease(func(lease *coordinationv1.Lease) { lease.Spec.HolderIdentity = nil })
-	c.end(0)
-	c.says("is current")
-	s.checkUntouched()
+	s.changeLease(func(lease *coordinationv1.Lease) { lease.Spec.HolderIdentity = nil })
+	c.awaitExit(0)
+	c.checkOutput("is current")
+	s.checkUnchanged()
 }
 
-// twoGroups upgrades two groups at the same time. This needs a flag.
-func twoGroups(t *testing.T, shared *fixture.Fixture) {
-	busy := open(t, shared, fixture.Group{Name: "busy", Zones: []string{zoneA}, Counts: []int{1}}, stubborn())
-	other := open(t, shared, fixture.Group{Name: "other", Zones: []string{zoneA}, Counts: []int{1}})
+// testTwoGroupsTogether checks that upgrades of two groups at the same time need --parallel-groups.
+func testTwoGroupsTogether(t *testing.T, shared *fixture.Fixture) {
+	busy := openCase(t, shared, fixture.Group{Name: "busy", Zones: []string{zoneA}, Counts: []int{1}}, stubbornWorkload())
+	other := openCase(t, shared, fixture.Group{Name: "other", Zones: []string{zoneA}, Counts: []int{1}})
 	first := busy.start()
-	blockedBy("stubborn")(busy, first)
+	awaitDrainBlockedBy("stubborn")(busy, first)
 
 	second := start(t, other.Fixture, "nodeupgrade", "other", "--yes")
-	second.end(5)
+	second.awaitExit(5)
 	if errorLine := second.errorLine(); !strings.Contains(errorLine, "--parallel-groups") {
-		t.Errorf("the error does not say how to go on: %s", errorLine)
+		t.Errorf("the error does not say how to continue: %s", errorLine)
 	}
 	if sizes := other.Cloud.Timeline("other"); len(sizes) != 1 {
 		t.Errorf("the other group was changed: %v", sizes)
 	}
-	busy.unblock("stubborn")
-	first.end(0)
-	busy.checkDone()
+	busy.deleteBudget("stubborn")
+	first.awaitExit(0)
+	busy.checkUpgraded()
 }
 
-// lowersMax lowers the group's maximum as another user during a drain. The upgrade stops, and the lower maximum stays.
-func lowersMax(t *testing.T, shared *fixture.Fixture) {
-	s := open(t, shared, fixture.Group{Name: "lowered", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, stubborn())
+// testUserLowersMax lowers the group's maximum during a drain, as another user. The upgrade must stop and keep the lower maximum.
+func testUserLowersMax(t *testing.T, shared *fixture.Fixture) {
+	s := openCase(t, shared, fixture.Group{Name: "lowered", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, stubbornWorkload())
 	c := s.start()
-	blockedBy("stubborn")(s, c)
+	awaitDrainBlockedBy("stubborn")(s, c)
 	before := s.cloudGroup()
 	s.setMax(before.Max - 1)
-	c.end(5)
+	c.awaitExit(5)
 	for _, part := range []string{"lowered the group's max from 4 to 3", "run kubectl nodeupgrade resume lowered to continue", "kubectl nodeupgrade abort lowered"} {
 		if errorLine := c.errorLine(); !strings.Contains(errorLine, part) {
 			t.Errorf("the error does not say %q: %s", part, errorLine)
 		}
 	}
 	if now := s.cloudGroup(); now.Max != before.Max-1 || now.Desired != before.Desired {
-		t.Errorf("max %d and desired %d, want them left at %d and %d", now.Max, now.Desired, before.Max-1, before.Desired)
+		t.Errorf("max %d and desired %d, want %d and %d", now.Max, now.Desired, before.Max-1, before.Desired)
 	}
-	s.unblock("stubborn")
-	s.upgrade(0)
+	s.deleteBudget("stubborn")
+	s.runUpgrade(0)
 	s.before.group.Max = before.Max - 1
-	s.checkDone()
+	s.checkUpgraded()
 }
 
-// protects protects a drained node against scale-in as another user. The node is not terminated until the protection is removed.
-func protects(t *testing.T, shared *fixture.Fixture) {
-	s := open(t, shared, fixture.Group{Name: "protected", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, stubborn())
+// testUserProtectsInstances protects the outdated instances against scale-in during a drain, as another user. The upgrade must not
+// terminate them until the protection is removed.
+func testUserProtectsInstances(t *testing.T, shared *fixture.Fixture) {
+	s := openCase(t, shared, fixture.Group{Name: "protected", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, stubbornWorkload())
 	c := s.start()
-	blockedBy("stubborn")(s, c)
+	awaitDrainBlockedBy("stubborn")(s, c)
 	var old []string
 	for _, i := range s.cloudGroup().Instances {
 		was := func(b awscloud.InstanceStatus) bool { return b.ID == i.ID }
@@ -154,33 +156,33 @@ func protects(t *testing.T, shared *fixture.Fixture) {
 			old = append(old, i.ID)
 		}
 	}
-	s.protect(old, true)
-	c.end(5)
+	s.setProtection(old, true)
+	c.awaitExit(5)
 	if errorLine := c.errorLine(); !strings.Contains(errorLine, "a user or another process protected instance") {
 		t.Errorf("the error does not name the protected instance: %s", errorLine)
 	}
-	s.unblock("stubborn")
-	s.upgrade(1)
+	s.deleteBudget("stubborn")
+	s.runUpgrade(1)
 	for _, id := range old {
 		if !slices.ContainsFunc(s.cloudGroup().Instances, func(i awscloud.InstanceStatus) bool { return i.ID == id }) {
 			t.Errorf("instance %s was terminated", id)
 		}
 	}
-	s.protect(old, false)
-	s.upgrade(0)
-	s.checkDone()
+	s.setProtection(old, false)
+	s.runUpgrade(0)
+	s.checkUpgraded()
 }
 
-// person returns the AWS client of another user.
-func (s *testCase) person() *autoscaling.Client {
+// otherUser returns another user's AWS client.
+func (s *testCase) otherUser() *autoscaling.Client {
 	return autoscaling.New(autoscaling.Options{
 		Region: "us-east-1", BaseEndpoint: aws.String(s.Cloud.URL()), Credentials: credentials.NewStaticCredentialsProvider("AKIDPERSON", "secret", ""),
 	})
 }
 
-func (s *testCase) protect(instances []string, protected bool) {
+func (s *testCase) setProtection(instances []string, protected bool) {
 	s.t.Helper()
-	_, err := s.person().SetInstanceProtection(s.t.Context(), &autoscaling.SetInstanceProtectionInput{
+	_, err := s.otherUser().SetInstanceProtection(s.t.Context(), &autoscaling.SetInstanceProtectionInput{
 		AutoScalingGroupName: aws.String(s.group), InstanceIds: instances, ProtectedFromScaleIn: aws.Bool(protected),
 	})
 	if err != nil {
@@ -191,7 +193,7 @@ func (s *testCase) protect(instances []string, protected bool) {
 // setMax sets the maximum as another user.
 func (s *testCase) setMax(n int) {
 	s.t.Helper()
-	_, err := s.person().UpdateAutoScalingGroup(s.t.Context(), &autoscaling.UpdateAutoScalingGroupInput{
+	_, err := s.otherUser().UpdateAutoScalingGroup(s.t.Context(), &autoscaling.UpdateAutoScalingGroupInput{
 		AutoScalingGroupName: aws.String(s.group), MaxSize: aws.Int32(int32(n)),
 	})
 	if err != nil {
@@ -199,8 +201,8 @@ func (s *testCase) setMax(n int) {
 	}
 }
 
-// lease changes the lease of the case's group as another holder. If the lease does not exist, it is created.
-func (s *testCase) lease(change func(*coordinationv1.Lease)) {
+// changeLease changes the lease of the case's group, as another holder would. If the lease does not exist, it is created.
+func (s *testCase) changeLease(change func(*coordinationv1.Lease)) {
 	s.t.Helper()
 	leases := s.Cluster.Client().CoordinationV1().Leases(metav1.NamespaceSystem)
 	lease, err := leases.Get(s.t.Context(), cluster.ObjectName(s.group), metav1.GetOptions{})

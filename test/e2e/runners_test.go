@@ -14,27 +14,27 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// waitForRunners creates a runner on each outdated node, and starts an upgrade. The upgrade must warn about both runners, which
-// no controller would create again. It is refused because of their budget. Then the runners' owner starts it so that it waits for
-// them (POD013, L19).
-func waitForRunners(s *testCase) {
+// prepareRunners creates a runner on each outdated node and starts an upgrade. The upgrade must warn about both runners, because no
+// controller would create them again. It is refused because of their budget. Then the runners get the label that makes an upgrade
+// wait for them (POD013, L19).
+func prepareRunners(s *testCase) {
 	s.kubectl("wait", "--for=condition=Established", "crd/ephemeralrunners.actions.example.com")
 	for i := range 2 {
 		s.addRunner(i)
 	}
-	refused := s.manually("--wait-replacement=false")
-	refused.until("a warning of both runners", func(e event) bool {
-		return e.Type == "note" && strings.Contains(e.Text, "POD013") && strings.Contains(e.Text, nameRunner(0)+" and 1 more") && strings.Contains(e.Text, drain.Label+"=wait-completed")
+	refused := s.startLabelled("--wait-replacement=false")
+	refused.awaitEvent("a warning of both runners", func(e event) bool {
+		return e.Type == "note" && strings.Contains(e.Text, "POD013") && strings.Contains(e.Text, runnerName(0)+" and 1 more") && strings.Contains(e.Text, drain.Label+"=wait-completed")
 	})
-	refused.end(3)
+	refused.awaitExit(3)
 	s.kubectl("label", "pods", "-n", s.Namespace, "-l", "app=runner", drain.Label+"=wait-completed")
 }
 
-// endRunners ends each runner's job once the upgrade waits for the runner.
-func endRunners(s *testCase, c *command) {
+// endAwaitedRunners ends each runner's job once the upgrade waits for the runner.
+func endAwaitedRunners(s *testCase, c *command) {
 	for i := range 2 {
-		name := nameRunner(i)
-		blockedBy(name)(s, c)
+		name := runnerName(i)
+		awaitDrainBlockedBy(name)(s, c)
 		pod, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).Get(s.t.Context(), name, metav1.GetOptions{})
 		if err != nil || pod.DeletionTimestamp != nil || !drain.Ready(pod) {
 			s.t.Fatalf("pod %s does not run while the upgrade waits for it: %v", name, err)
@@ -43,13 +43,13 @@ func endRunners(s *testCase, c *command) {
 	}
 }
 
-func nameRunner(i int) string { return fmt.Sprintf("runner-%d", i) }
+func runnerName(i int) string { return fmt.Sprintf("runner-%d", i) }
 
-// addRunner creates a runner and its pod, as its controller would, and waits until the pod runs.
+// addRunner creates a runner and its pod, as the runner's controller would, and waits until the pod runs.
 func (s *testCase) addRunner(i int) {
 	s.t.Helper()
 	const version, kind = "actions.example.com/v1", "EphemeralRunner"
-	name := nameRunner(i)
+	name := runnerName(i)
 	object, err := json.Marshal(metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: kind}, ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Namespace}})
 	if err != nil {
 		s.t.Fatal(err)

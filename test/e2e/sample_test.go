@@ -9,27 +9,27 @@ import (
 	"testing"
 )
 
-// sampled names the cases that "make test" runs: cases of each kind that take different code paths.
-// "make prove" runs all cases. Tests that do not call inSample are always run.
-const sampled = `
-TestAutoscaledBlueGreen/served
-TestBlueGreen/from_start_to_end
-TestBlueGreen/rolled_back_out_of_the_soak
+// sampledCases lists the cases that "make test" runs. They take different code paths. "make prove" runs all cases. Tests that do
+// not call skipUnlessSampled always run.
+const sampledCases = `
+TestAutoscaledBlueGreenUpgrades/served
+TestBlueGreenUpgrades/from_start_to_end
+TestBlueGreenUpgrades/rolled_back_out_of_the_soak
 TestUpgradeWithExpiredOrRevokedCredentials/tokens_last_for_seconds
 TestUpgradesWithFailingAPIServerAndCloud/three_requests_in_ten_fail,_seed_0
-TestManagedGroups/cases/default
-TestManagedGroups/cases/blocked
-TestManagedGroups/cases/both_kinds
+TestEKSUpgradesManagedGroups/cases/default
+TestEKSUpgradesManagedGroups/cases/blocked
+TestEKSUpgradesManagedGroups/cases/both_kinds
 TestCheckFindsFaultsAndItsCommandsFixThem/PDB001
 TestProblemsReportedAboutOtherTools/suc-9-inplace-no-budget
-TestUnreliableCloud/answers_are_lost
-TestUpgrade/case/three_nodes_in_three_zones
-TestUpgrade/case/a_node_that_cannot_be_drained:_fail
-TestUpgrade/case/a_group_that_cannot_launch_in_zone
-TestUpgrade/case/a_current_machine_without_its_label
-TestUpgrade/case/nodes_brought_in_advance
-TestUpgrade/case/two_groups_at_once
-TestUpgrade/case/interrupted:_terminal
+TestUpgradesWithUnreliableCloud/answers_are_lost
+TestUpgrades/case/three_nodes_in_three_zones
+TestUpgrades/case/a_node_that_cannot_be_drained:_fail
+TestUpgrades/case/a_group_that_cannot_launch_in_zone
+TestUpgrades/case/a_current_machine_without_its_label
+TestUpgrades/case/nodes_brought_in_advance
+TestUpgrades/case/two_groups_at_once
+TestUpgrades/case/interrupted:_terminal
 TestVerbsReachUpgradeOnAnotherMachine/abort/draining
 TestVerbsReachUpgradeOnAnotherMachine/complete/scale_down
 TestVerbsReachUpgradeOnAnotherMachine/pause/draining
@@ -39,37 +39,38 @@ TestSurgeAndUnavailableOfFixedSizeGroups/pair/w1-s1-u1
 TestSurgeAndUnavailableOfFixedSizeGroups/pair/w3-s0-u0
 `
 
-// proving reports whether all cases run.
-func proving() bool { return os.Getenv("NODEUPGRADE_PROVE") == "1" }
+// runsAllCases reports whether all cases run.
+func runsAllCases() bool { return os.Getenv("NODEUPGRADE_PROVE") == "1" }
 
-// met contains the names of the sampled cases that ran.
-var met struct {
+// sampledCasesRun contains the names of the sampled cases that ran.
+var sampledCasesRun struct {
 	sync.Mutex
 	names map[string]bool
 }
 
-// inSample skips the test unless it is sampled or all cases run.
-func inSample(t *testing.T) {
+// skipUnlessSampled skips the test unless sampledCases lists it or all cases run.
+func skipUnlessSampled(t *testing.T) {
 	t.Helper()
-	if proving() {
+	if runsAllCases() {
 		return
 	}
-	if !strings.Contains(sampled, "\n"+t.Name()+"\n") {
+	if !strings.Contains(sampledCases, "\n"+t.Name()+"\n") {
 		t.Skip("make prove runs it")
 	}
-	met.Lock()
-	defer met.Unlock()
-	if met.names == nil {
-		met.names = map[string]bool{}
+	sampledCasesRun.Lock()
+	defer sampledCasesRun.Unlock()
+	if sampledCasesRun.names == nil {
+		sampledCasesRun.names = map[string]bool{}
 	}
-	met.names[t.Name()] = true
+	sampledCasesRun.names[t.Name()] = true
 }
 
-// checkSample returns 1 if a sampled name belongs to no case. Otherwise a renamed case would be skipped silently.
-func checkSample(out io.Writer) (code int) {
-	for name := range strings.FieldsSeq(sampled) {
-		if !proving() && !met.names[name] {
-			fmt.Fprintf(out, "sample_test.go: no case has the name %s: bring the list up to date\n", name)
+// checkSampledNames returns 1 if sampledCases lists a name for which no case ran. Without this check, a renamed case would be
+// skipped silently.
+func checkSampledNames(out io.Writer) (code int) {
+	for name := range strings.FieldsSeq(sampledCases) {
+		if !runsAllCases() && !sampledCasesRun.names[name] {
+			fmt.Fprintf(out, "sample_test.go: no case has the name %s: update the list\n", name)
 			code = 1
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/emulator"
 )
 
-// onTerminal is a command that runs on its own terminal.
-type onTerminal struct {
+// terminalCommand is a command that runs on its own terminal.
+type terminalCommand struct {
 	*testCase
 	cmd     *exec.Cmd
 	master  *os.File
@@ -28,16 +28,16 @@ type onTerminal struct {
 }
 
 // startOnTerminal starts kubectl on a terminal.
-func startOnTerminal(s *testCase, args ...string) *onTerminal {
+func startOnTerminal(s *testCase, args ...string) *terminalCommand {
 	s.t.Helper()
-	c := &onTerminal{testCase: s, screen: emulator.New(100, 30), drained: make(chan struct{})}
+	c := &terminalCommand{testCase: s, screen: emulator.New(100, 30), drained: make(chan struct{})}
 	c.cmd = exec.CommandContext(s.t.Context(), s.Dir+"/kubectl", args...)
 	c.cmd.Env = append(s.Env(), "TERM=xterm")
 	var err error
 	if c.master, err = pty.StartWithSize(c.cmd, &pty.Winsize{Rows: 30, Cols: 100}); err != nil {
 		s.t.Skipf("no pseudo terminal: %v", err)
 	}
-	c.master = pollable(s.t, c.master)
+	c.master = makePollable(s.t, c.master)
 	s.t.Cleanup(func() { _ = c.master.Close() }) // it may be closed already
 	go func() {
 		defer close(c.drained)
@@ -46,8 +46,8 @@ func startOnTerminal(s *testCase, args ...string) *onTerminal {
 	return c
 }
 
-// pollable returns the same file in a form whose Close ends a Read.
-func pollable(t *testing.T, file *os.File) *os.File {
+// makePollable returns a duplicate of the file whose Close ends a pending Read. It closes the file.
+func makePollable(t *testing.T, file *os.File) *os.File {
 	t.Helper()
 	fd, err := syscall.Dup(int(file.Fd()))
 	if err == nil {
@@ -59,8 +59,8 @@ func pollable(t *testing.T, file *os.File) *os.File {
 	return os.NewFile(uintptr(fd), file.Name())
 }
 
-// press presses a key.
-func (c *onTerminal) press(key string) {
+// pressKey presses a key.
+func (c *terminalCommand) pressKey(key string) {
 	c.t.Helper()
 	if _, err := c.master.WriteString(key); err != nil {
 		c.t.Fatal(err)
@@ -70,13 +70,13 @@ func (c *onTerminal) press(key string) {
 const ctrlC, ctrlS, ctrlQ = "\x03", "\x13", "\x11"
 
 // awaitText waits until the terminal shows a text.
-func (c *onTerminal) awaitText(text string) {
+func (c *terminalCommand) awaitText(text string) {
 	c.t.Helper()
 	c.waitFor("the terminal to show "+text, func() bool { return strings.Contains(c.screen.String(), text) })
 }
 
-// end waits until the command exits, and returns the lines on the terminal.
-func (c *onTerminal) end(code int) []string {
+// awaitExit waits until the command exits, checks its exit code, and returns the lines on the terminal.
+func (c *terminalCommand) awaitExit(code int) []string {
 	c.t.Helper()
 	err := c.cmd.Wait()
 	var exit *exec.ExitError
@@ -90,12 +90,12 @@ func (c *onTerminal) end(code int) []string {
 	return c.screen.Lines()
 }
 
-// TestUpgradeOnATerminalIsInterrupted upgrades a group of labelled nodes on a terminal. Nodes without a cloud are not replaced, so the upgrade waits
-// until it is interrupted.
+// TestUpgradeOnATerminalIsInterrupted upgrades a group of labelled nodes on a terminal. Nodes without a cloud are not replaced, so
+// the upgrade waits until it is interrupted.
 func TestUpgradeOnATerminalIsInterrupted(t *testing.T) {
 	t.Parallel()
-	shared := common.forTest(t)
-	s := openPlain(t, shared, "screen")
+	shared := commonFixture.forTest(t)
+	s := openWithoutBudgets(t, shared, "screen")
 	args := []string{"nodeupgrade", "-l", "pool=" + s.group, "--current", "image=v2", "--yes", "--parallel-groups", "--settle=0s"}
 	fenced := func() bool {
 		return slices.ContainsFunc(s.nodes(), func(node corev1.Node) bool { return node.Spec.Unschedulable })
@@ -113,28 +113,28 @@ func TestUpgradeOnATerminalIsInterrupted(t *testing.T) {
 		}
 	}
 
-	start := func(t *testing.T) *onTerminal {
+	start := func(t *testing.T) *terminalCommand {
 		of := *s
 		of.t = t
 		return startOnTerminal(&of, args...)
 	}
 
-	t.Run("it takes no output", func(t *testing.T) {
+	t.Run("output is stopped", func(t *testing.T) {
 		c := start(t)
-		c.press(ctrlS)
+		c.pressKey(ctrlS)
 		c.waitFor("a node to be fenced", fenced)
 		if !held() {
-			t.Error("nobody holds the lease of a running upgrade")
+			t.Error("no process holds the lease of the running upgrade")
 		}
 		if err := c.cmd.Process.Signal(os.Interrupt); err != nil {
 			t.Fatal(err)
 		}
-		c.waitFor("the upgrade to come to rest", func() bool { return !held() })
+		c.waitFor("the upgrade to release its lease", func() bool { return !held() })
 		if shown := c.screen.String(); shown != "" {
 			t.Errorf("a stopped terminal shows\n%s", shown)
 		}
-		c.press(ctrlQ)
-		lines := c.end(130)
+		c.pressKey(ctrlQ)
+		lines := c.awaitExit(130)
 		clean(lines)
 		for _, want := range []string{"upgrading to", "phase ", "interrupted: ending this command", "stopping: interrupted", "error: "} {
 			if n := len(slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !strings.Contains(line, want) })); n == 0 {
@@ -142,7 +142,7 @@ func TestUpgradeOnATerminalIsInterrupted(t *testing.T) {
 			}
 		}
 	})
-	t.Run("Ctrl-C, resized again and again", func(t *testing.T) {
+	t.Run("Ctrl-C after several resizes", func(t *testing.T) {
 		c := start(t)
 		c.awaitText("replaced ")
 		for i := range 4 {
@@ -154,16 +154,16 @@ func TestUpgradeOnATerminalIsInterrupted(t *testing.T) {
 			before := c.screen.Writes()
 			c.waitFor("the view to be drawn again", func() bool { return c.screen.Writes() > before })
 		}
-		c.press(ctrlC)
-		clean(c.end(130))
+		c.pressKey(ctrlC)
+		clean(c.awaitExit(130))
 	})
-	t.Run("it closes", func(t *testing.T) {
+	t.Run("terminal is closed", func(t *testing.T) {
 		c := start(t)
 		c.awaitText("replaced ")
 		if err := c.master.Close(); err != nil {
 			t.Fatal(err)
 		}
-		c.end(130)
+		c.awaitExit(130)
 		if held() {
 			t.Error("the lease is still held")
 		}

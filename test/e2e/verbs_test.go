@@ -13,77 +13,76 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// moment takes an upgrade to a phase in which another user sends it a request from another machine. It returns the command that
-// runs the upgrade, or nil if none runs.
+// moment runs an upgrade until a phase in which another user sends it a verb. It returns the running command, or nil if none runs.
 type moment func(*testCase) *command
 
-// moments returns the phases of a recorded upgrade that has not ended.
+// moments returns the moments at which each verb is sent, by name.
 func moments() map[string]moment {
 	return map[string]moment{
 		"scale up": func(s *testCase) *command {
 			c := s.start()
-			c.until("the scale up", phase(string(record.PhaseScaleUp)))
-			s.waitForCloud("an instance to boot", func(g awscloud.GroupStatus) bool {
+			c.awaitEvent("the scale up", phaseBegan(string(record.PhaseScaleUp)))
+			s.waitForCloudGroup("an instance to boot", func(g awscloud.GroupStatus) bool {
 				return slices.ContainsFunc(g.Instances, func(i awscloud.InstanceStatus) bool { return i.State == at.LifecycleStatePending })
 			})
 			return c
 		},
 		"draining": func(s *testCase) *command {
 			c := s.start()
-			blockedBy("stubborn")(s, c)
+			awaitDrainBlockedBy("stubborn")(s, c)
 			return c
 		},
 		"scale down": func(s *testCase) *command {
-			s.unblock("stubborn")
+			s.deleteBudget("stubborn")
 			c := s.start()
-			c.until("the scale down", phase(string(record.PhaseScaleDown)))
+			c.awaitEvent("the scale down", phaseBegan(string(record.PhaseScaleDown)))
 			c.interrupt()
-			c.end(130)
+			c.awaitExit(130)
 			return nil
 		},
 		"paused": func(s *testCase) *command {
-			c := s.interrupted()
-			s.asked(0, "pause")
+			c := s.interruptDuringDrain()
+			s.runVerb(0, "pause")
 			return c
 		},
-		"interrupted": (*testCase).interrupted,
+		"interrupted": (*testCase).interruptDuringDrain,
 	}
 }
 
-// interrupted stops the upgrade during the drain of a node.
-func (s *testCase) interrupted() *command {
+// interruptDuringDrain starts the upgrade and interrupts it during the drain of a node.
+func (s *testCase) interruptDuringDrain() *command {
 	s.t.Helper()
 	c := s.start()
-	blockedBy("stubborn")(s, c)
+	awaitDrainBlockedBy("stubborn")(s, c)
 	c.interrupt()
-	c.end(130)
+	c.awaitExit(130)
 	return nil
 }
 
-// asked runs a verb about the case's group to its end, as another user with the same kubeconfig.
-func (s *testCase) asked(code int, verb string, flags ...string) *command {
+// runVerb runs a verb for the case's group as another user, and checks its exit code.
+func (s *testCase) runVerb(code int, verb string, flags ...string) *command {
 	s.t.Helper()
-	c := s.asking(verb, flags...)
-	c.end(code)
+	c := s.startVerb(verb, flags...)
+	c.awaitExit(code)
 	return c
 }
 
-// asking starts a verb about the case's group.
-func (s *testCase) asking(verb string, flags ...string) *command {
+// startVerb starts a verb for the case's group as another user, who has the same kubeconfig and another home directory.
+func (s *testCase) startVerb(verb string, flags ...string) *command {
 	s.t.Helper()
-	return s.askingOf(s.group, verb, flags...)
+	return s.startVerbOn(s.group, verb, flags...)
 }
 
-func (s *testCase) askingOf(group, verb string, flags ...string) *command {
+func (s *testCase) startVerbOn(group, verb string, flags ...string) *command {
 	s.t.Helper()
 	args := append([]string{"nodeupgrade", verb, group, "--progress=json"}, flags...)
-	return startIn(s.t, s.Fixture, []string{"HOME=" + s.t.TempDir()}, args...)
+	return startWithEnv(s.t, s.Fixture, []string{"HOME=" + s.t.TempDir()}, args...)
 }
 
-// says checks that the command's output contains the words.
-func (c *command) says(words ...string) {
+// checkOutput checks that stdout or the plain lines on stderr contain the words.
+func (c *command) checkOutput(words ...string) {
 	c.t.Helper()
-	text := c.out.String() + strings.Join(c.log.plain(), "\n")
+	text := c.out.String() + strings.Join(c.log.plainLines(), "\n")
 	for _, word := range words {
 		if !strings.Contains(text, word) {
 			c.t.Errorf("%s does not say %q:\n%s", c.what, word, text)
@@ -91,64 +90,64 @@ func (c *command) says(words ...string) {
 	}
 }
 
-// TestVerbsReachUpgradeOnAnotherMachine sends each verb to an upgrade in each phase, from another machine than the upgrade's.
+// TestVerbsReachUpgradeOnAnotherMachine runs each verb at each moment of an upgrade, as from another machine than the upgrade's.
 func TestVerbsReachUpgradeOnAnotherMachine(t *testing.T) {
 	t.Parallel()
-	shared := common.forTest(t)
+	shared := commonFixture.forTest(t)
 	verbs := []struct {
 		name string
 		run  func(*testCase, string, *command)
 	}{
-		{"abort", abortIn}, // first, because it waits longest for up-to-date data of the cloud
-		{"rollback", rollbackIn}, {"pause", pauseIn}, {"resume", resumeIn}, {"complete", completeIn},
+		{"abort", testAbort}, // first, because it waits longest for current data of the cloud
+		{"rollback", testRollback}, {"pause", testPause}, {"resume", testResume}, {"complete", testComplete},
 	}
 	t.Run("without a cloud", func(t *testing.T) {
 		t.Parallel()
-		verbsByHand(t, shared)
+		testVerbsWithoutCloud(t, shared)
 	})
-	var over idleGroup
+	var over upgradedGroup
 	for _, verb := range verbs {
 		t.Run(verb.name, func(t *testing.T) {
 			t.Parallel()
 			for name, moment := range moments() {
 				t.Run(name, func(t *testing.T) {
-					inSample(t)
+					skipUnlessSampled(t)
 					t.Parallel()
-					s := openVerbs(t, shared, strings.ReplaceAll(verb.name+"-"+name, " ", "-"))
+					s := openBlockedCase(t, shared, strings.ReplaceAll(verb.name+"-"+name, " ", "-"))
 					verb.run(s, name, moment(s))
 				})
 			}
 			t.Run("nothing recorded", func(t *testing.T) {
-				start(t, shared, "nodeupgrade", verb.name, "nobody").refuses("it has no recorded upgrade")
+				start(t, shared, "nodeupgrade", verb.name, "nobody").checkRefusal("it has no recorded upgrade")
 			})
 			t.Run("done", func(t *testing.T) {
 				t.Parallel()
-				over.open(t, shared).asking(verb.name).refuses("its upgrade is over (succeeded)")
+				over.open(t, shared).startVerb(verb.name).checkRefusal("its upgrade is over (succeeded)")
 			})
 		})
 	}
 }
 
-// openVerbs begins a case with two nodes, each with a pod that its budget blocks.
-func openVerbs(t *testing.T, shared *fixture.Fixture, name string) *testCase {
+// openBlockedCase adds a group with two nodes. Each has a pod that its budget keeps from being evicted.
+func openBlockedCase(t *testing.T, shared *fixture.Fixture, name string) *testCase {
 	t.Helper()
-	s := openEmpty(t, shared, fixture.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
-	s.add(fixture.Workload{Name: "web", Replicas: 2, MaxUnavailable: "1"}, wedge(2))
-	s.ready()
+	s := openEmptyCase(t, shared, fixture.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
+	s.deploy(fixture.Workload{Name: "web", Replicas: 2, MaxUnavailable: "1"}, blockingWorkload(2))
+	s.startObserving()
 	return s
 }
 
-// idleGroup is a group whose upgrade has ended. The first user of the group runs the upgrade.
-type idleGroup struct {
+// upgradedGroup is a group whose upgrade has ended. The first call of open runs the upgrade.
+type upgradedGroup struct {
 	once     sync.Once
 	testCase *testCase
 }
 
-func (g *idleGroup) open(t *testing.T, shared *fixture.Fixture) *testCase {
+func (g *upgradedGroup) open(t *testing.T, shared *fixture.Fixture) *testCase {
 	t.Helper()
 	g.once.Do(func() {
-		s := openEmpty(t, shared, fixture.Group{Name: "done", Zones: []string{zoneA}, Counts: []int{1}})
-		s.upgrade(0)
+		s := openEmptyCase(t, shared, fixture.Group{Name: "done", Zones: []string{zoneA}, Counts: []int{1}})
+		s.runUpgrade(0)
 		g.testCase = s
 	})
 	if g.testCase == nil {
@@ -159,179 +158,179 @@ func (g *idleGroup) open(t *testing.T, shared *fixture.Fixture) *testCase {
 	return &own
 }
 
-// refuses checks that the command was refused, and printed only why.
-func (c *command) refuses(why string) {
+// checkRefusal checks that the command exits with 2 and prints only an error with the reason.
+func (c *command) checkRefusal(why string) {
 	c.t.Helper()
-	c.end(2)
+	c.awaitExit(2)
 	if errorLine := c.errorLine(); !strings.Contains(errorLine, why) || c.out.String() != "" {
-		c.t.Errorf("the error does not say %q alone: %s%s", why, errorLine, c.out.String())
+		c.t.Errorf("want only an error that contains %q, got %s%s", why, errorLine, c.out.String())
 	}
 }
 
-func completeIn(s *testCase, _ string, holder *command) {
-	s.asking("complete").refuses("which has no soak to end")
+func testComplete(s *testCase, _ string, holder *command) {
+	s.startVerb("complete").checkRefusal("which has no soak to end")
 	if holder != nil {
 		holder.interrupt()
-		holder.end(130)
+		holder.awaitExit(130)
 	}
 }
 
-func pauseIn(s *testCase, phase string, holder *command) {
-	c := s.asking("pause")
+func testPause(s *testCase, phase string, holder *command) {
+	c := s.startVerb("pause")
 	if phase == "draining" {
 		s.waitForPause()
 	}
-	if phase == "draining" || phase == "scale up" { // the scale up may end before the request arrives
-		s.unblock("stubborn")
+	if phase == "draining" || phase == "scale up" { // the scale up may have ended before the request arrives
+		s.deleteBudget("stubborn")
 	}
-	c.end(0)
-	c.says("paused by ", "run kubectl nodeupgrade resume "+s.group+" to continue")
+	c.awaitExit(0)
+	c.checkOutput("paused by ", "run kubectl nodeupgrade resume "+s.group+" to continue")
 	if holder != nil {
-		holder.end(5)
-		holder.says("paused by ", "run kubectl nodeupgrade resume "+s.group+" to continue")
+		holder.awaitExit(5)
+		holder.checkOutput("paused by ", "run kubectl nodeupgrade resume "+s.group+" to continue")
 	}
-	s.upgrade(5).says("paused by ", "run kubectl nodeupgrade resume "+s.group+" to continue")
+	s.runUpgrade(5).checkOutput("paused by ", "run kubectl nodeupgrade resume "+s.group+" to continue")
 	for _, node := range s.nodes() {
-		if !slices.Contains(s.started(), node.Name) {
-			s.checkClean(&node)
+		if !slices.Contains(s.startedNodes(), node.Name) {
+			s.checkNoMarks(&node)
 		}
 	}
 }
 
-// waitForPause waits until the holder pauses and only finishes its node.
+// waitForPause waits until the running upgrade shows that it pauses after its current node.
 func (s *testCase) waitForPause() {
 	s.t.Helper()
 	s.waitFor("the holder to pause", func() bool { return strings.Contains(s.status().Status.Waiting, "pausing: 1 node is finished first") })
 }
 
-func resumeIn(s *testCase, phase string, holder *command) {
+func testResume(s *testCase, phase string, holder *command) {
 	var watching *command
 	switch phase {
 	case "scale up":
-		s.asked(0, "resume", "--yes").says("is already running")
+		s.runVerb(0, "resume", "--yes").checkOutput("is already running")
 	case "draining":
 		watching = start(s.t, s.Fixture, "nodeupgrade", "status", s.group, "-w")
-		c := s.asking("pause")
-		// A watch collects changes for a moment. It never shows a state that starts and ends within this moment.
+		c := s.startVerb("pause")
+		// A watch collects changes for a moment, so it may not show a state that is very short.
 		s.waitFor("the watch to show the pause", func() bool {
 			return strings.Contains(watching.out.String(), "pausing: 1 node is finished first")
 		})
-		s.asked(0, "resume", "--yes").says("the pause that ", " was withdrawn")
+		s.runVerb(0, "resume", "--yes").checkOutput("the pause that ", " was withdrawn")
 		c.interrupt()
-		c.end(130)
+		c.awaitExit(130)
 	}
 	if phase != "scale down" {
-		s.unblock("stubborn")
+		s.deleteBudget("stubborn")
 	}
 	if holder == nil {
-		file := s.reportFile()
-		s.asked(0, "resume", "--yes", "--parallel-groups", file.flag()).says("nodegroup/" + s.group + " upgraded")
+		file := s.newReportFile()
+		s.runVerb(0, "resume", "--yes", "--parallel-groups", file.flag()).checkOutput("nodegroup/" + s.group + " upgraded")
 		file.check(s.t, s.group, record.Succeeded)
 	} else {
-		holder.end(0)
+		holder.awaitExit(0)
 	}
 	if watching != nil {
-		watching.end(0)
-		watching.says("Remaining   ", "Ended       succeeded")
+		watching.awaitExit(0)
+		watching.checkOutput("Remaining   ", "Ended       succeeded")
 	}
 	s.settle()
 	after := s.takeSnapshot()
 	s.checkSize(after)
 	for _, node := range s.nodes() {
-		if !s.current(&node, after.group) {
+		if !s.isCurrent(&node, after.group) {
 			s.t.Errorf("node %s is not current", node.Name)
 		}
-		s.checkClean(&node)
+		s.checkNoMarks(&node)
 	}
 }
 
-func rollbackIn(s *testCase, phase string, holder *command) {
-	file := s.reportFile()
-	c := s.asking("rollback", "--yes", "--parallel-groups", file.flag())
+func testRollback(s *testCase, phase string, holder *command) {
+	file := s.newReportFile()
+	c := s.startVerb("rollback", "--yes", "--parallel-groups", file.flag())
 	if holder != nil {
-		holder.end(5)
-		holder.says("stopped for a rollback requested by ")
+		holder.awaitExit(5)
+		holder.checkOutput("stopped for a rollback requested by ")
 	}
 	switch phase {
-	case "draining": // no node was replaced: none need be drained
+	case "draining": // no node was replaced, so no node must be drained
 	case "scale down":
-		c = s.interruptBack(c, file)
+		c = s.interruptRollback(c, file)
 	default:
-		s.unblock("stubborn")
+		s.deleteBudget("stubborn")
 	}
-	c.end(0)
-	c.says("rolled back to " + s.group + ":1")
+	c.awaitExit(0)
+	c.checkOutput("rolled back to " + s.group + ":1")
 	file.check(s.t, s.group, record.Succeeded)
-	s.checkUndone(true)
+	s.checkNothingLeft(true)
 }
 
-// interruptBack interrupts a rollback and continues it. Only the same verb continues it.
-func (s *testCase) interruptBack(c *command, file reportFile) *command {
+// interruptRollback interrupts the rollback, checks that an upgrade command does not continue it, and starts the rollback again.
+func (s *testCase) interruptRollback(c *command, file reportFile) *command {
 	s.t.Helper()
-	c.until("a node to be drained", nodeState("Draining"))
+	c.awaitEvent("a node to be drained", nodeReached("Draining"))
 	c.interrupt()
-	c.end(130)
-	s.upgrade(5).says("is being rolled back", "run kubectl nodeupgrade rollback "+s.group+" to continue")
+	c.awaitExit(130)
+	s.runUpgrade(5).checkOutput("is being rolled back", "run kubectl nodeupgrade rollback "+s.group+" to continue")
 	file.check(s.t, s.group, record.Interrupted)
-	return s.asking("rollback", "--yes", "--parallel-groups", file.flag())
+	return s.startVerb("rollback", "--yes", "--parallel-groups", file.flag())
 }
 
-func abortIn(s *testCase, phase string, holder *command) {
-	if phase != "scale up" { // the scale up would be over by then
-		s.asked(0, "abort", "--dry-run").says("would be aborted")
+func testAbort(s *testCase, phase string, holder *command) {
+	if phase != "scale up" { // the scale up would end in the meantime
+		s.runVerb(0, "abort", "--dry-run").checkOutput("would be aborted")
 	}
-	file := s.reportFile()
-	c := s.asking("abort", "--yes", file.flag())
+	file := s.newReportFile()
+	c := s.startVerb("abort", "--yes", file.flag())
 	if holder != nil {
-		holder.end(5)
-		holder.says("stopped for an abort requested by ")
+		holder.awaitExit(5)
+		holder.checkOutput("stopped for an abort requested by ")
 	}
-	c.end(0)
-	c.says("nodegroup/" + s.group + " aborted")
+	c.awaitExit(0)
+	c.checkOutput("nodegroup/" + s.group + " aborted")
 	file.check(s.t, s.group, record.Aborted)
-	s.checkUndone(false)
-	// On a slow machine a node may have been drained before the holder got the request. Then new nodes have pods, and stay.
+	s.checkNothingLeft(false)
+	// On a slow machine a node may have been drained before the request arrived. In that case new nodes have pods, and stay.
 	if phase == "scale up" {
-		if _, _, drained, _ := holder.log.find(0, nodeState(string(record.NodeDraining))); !drained {
+		if _, _, drained, _ := holder.log.find(0, nodeReached(string(record.NodeDraining))); !drained {
 			s.checkSize(s.takeSnapshot())
 		}
 	}
 }
 
-// verbsByHand runs the verbs for labelled nodes. They read from the record which nodes these are and which are current.
-func verbsByHand(t *testing.T, shared *fixture.Fixture) {
+// testVerbsWithoutCloud runs the verbs for labelled nodes. The verbs read from the record which label current nodes have.
+func testVerbsWithoutCloud(t *testing.T, shared *fixture.Fixture) {
 	s := openManual(t, shared, "relabelled", 0)
 	group := "pool=" + s.group
-	first := s.manually()
-	first.until("a drained node", nodeState("Drained"))
+	first := s.startLabelled()
+	first.awaitEvent("a drained node", nodeReached("Drained"))
 	first.interrupt()
-	first.end(130)
+	first.awaitExit(130)
 
-	s.askingOf(group, "rollback", "--yes").refuses("without a cloud only you can add nodes of the older revision")
-	second := s.askingOf(group, "resume", "--yes", "--parallel-groups")
-	second.until("the upgrade to go on", phase(string(record.PhaseUpgrade)))
-	abort := s.askingOf(group, "abort", "--yes")
-	second.end(5)
-	second.says("stopped for an abort requested by ")
-	abort.end(0)
-	abort.says("nodegroup/"+group+" aborted", "done: unfence node")
+	s.startVerbOn(group, "rollback", "--yes").checkRefusal("without a cloud only you can add nodes of the older revision")
+	second := s.startVerbOn(group, "resume", "--yes", "--parallel-groups")
+	second.awaitEvent("the upgrade to continue", phaseBegan(string(record.PhaseUpgrade)))
+	abort := s.startVerbOn(group, "abort", "--yes")
+	second.awaitExit(5)
+	second.checkOutput("stopped for an abort requested by ")
+	abort.awaitExit(0)
+	abort.checkOutput("nodegroup/"+group+" aborted", "done: unfence node")
 	for _, node := range s.nodes() {
 		if node.Name != "relabelled-old-0" {
-			s.checkClean(&node)
+			s.checkNoMarks(&node)
 		}
 	}
-	s.checkMarked("relabelled-old-0")
+	s.checkUserMarks("relabelled-old-0")
 }
 
-// checkUndone checks that the upgrade has left nothing. If it was not rolled back, it may leave nodes that were replaced or have
-// pods.
-func (s *testCase) checkUndone(back bool) {
+// checkNothingLeft checks that no node has marks of the upgrade and that the same processes are suspended as before. If the upgrade was
+// rolled back, all nodes must have the old revision, and the group must have its former size.
+func (s *testCase) checkNothingLeft(back bool) {
 	s.t.Helper()
 	s.settle()
 	after := s.takeSnapshot()
 	for _, node := range s.nodes() {
-		s.checkClean(&node)
-		if back && s.current(&node, after.group) {
+		s.checkNoMarks(&node)
+		if back && s.isCurrent(&node, after.group) {
 			s.t.Errorf("node %s still has the newer revision", node.Name)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// waitFor polls a state that cannot be watched.
+// waitFor polls until ok returns true.
 func (s *testCase) waitFor(what string, ok func() bool) {
 	s.t.Helper()
 	err := wait.PollUntilContextTimeout(s.t.Context(), 20*time.Millisecond, commandLimit, true, func(context.Context) (bool, error) { return ok(), nil })
@@ -24,7 +24,7 @@ func (s *testCase) waitFor(what string, ok func() bool) {
 	}
 }
 
-// waitForNodes waits until the group has so many nodes, and all of them accept pods.
+// waitForNodes waits until the group has n nodes and all of them accept pods.
 func (s *testCase) waitForNodes(n int) {
 	s.t.Helper()
 	if err := s.AwaitNodes(s.t.Context(), "pool="+s.group, n); err != nil {
@@ -44,16 +44,16 @@ func (s *testCase) nodeOf(app string) string {
 	return ""
 }
 
-// change changes a node as a user would.
-func (s *testCase) change(name string, change func(*corev1.Node)) {
+// changeNode changes a node as a user would.
+func (s *testCase) changeNode(name string, change func(*corev1.Node)) {
 	s.t.Helper()
 	if err := s.ChangeNode(s.t.Context(), name, change); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// unblock deletes a budget, as a user may do after reading the error.
-func (s *testCase) unblock(budget string) {
+// deleteBudget deletes a budget, so that its pods can be evicted.
+func (s *testCase) deleteBudget(budget string) {
 	s.t.Helper()
 	err := s.Cluster.Client().PolicyV1().PodDisruptionBudgets(s.Namespace).Delete(s.t.Context(), budget, metav1.DeleteOptions{})
 	if err != nil {
@@ -61,8 +61,8 @@ func (s *testCase) unblock(budget string) {
 	}
 }
 
-// operations lists the requests to the cloud about the group that have one of the names, in order.
-func (s *testCase) operations(names ...string) []string {
+// groupRequests lists the requests to the cloud about the group whose operation is one of names, in order.
+func (s *testCase) groupRequests(names ...string) []string {
 	var found []string
 	for _, r := range s.Cloud.Requests() {
 		if r.Params["AutoScalingGroupName"] == s.group && slices.Contains(names, r.Operation) {
@@ -72,18 +72,18 @@ func (s *testCase) operations(names ...string) []string {
 	return found
 }
 
-// deletions lists the names of the case's pods that the plugin deleted itself.
-func (s *testCase) deletions() []string {
+// deletedPods lists the names of the case's pods that the plugin deleted instead of evicting them.
+func (s *testCase) deletedPods() []string {
 	s.t.Helper()
 	var found []string
-	for _, e := range s.deleted() {
+	for _, e := range s.podDeletions() {
 		found = append(found, e.ObjectRef.Name)
 	}
 	return found
 }
 
-// deleted returns the plugin's own deletions of the case's pods.
-func (s *testCase) deleted() []controlplane.Event {
+// podDeletions returns the plugin's delete requests for the case's pods.
+func (s *testCase) podDeletions() []controlplane.Event {
 	s.t.Helper()
 	events, err := s.Cluster.AuditEvents(s.t.Context())
 	if err != nil {
@@ -125,8 +125,8 @@ func (s *testCase) statusOf(group ...string) status {
 	return found
 }
 
-// started lists the nodes that the upgrade has started.
-func (s *testCase) started() []string {
+// startedNodes lists the nodes that the upgrade has started.
+func (s *testCase) startedNodes() []string {
 	s.t.Helper()
 	var names []string
 	for _, n := range s.status().Status.Nodes {
