@@ -69,9 +69,9 @@ func TestRequestsAreCountedByKind(t *testing.T) {
 		{Verb: "patch", ObjectRef: controlplane.ObjectRef{Resource: "nodes"}},
 		{Verb: "update", ObjectRef: controlplane.ObjectRef{Resource: "leases"}},
 	} {
-		r.add(&e)
+		r.countRequest(&e)
 	}
-	want := requests{all: 7, evictions: 2, refused: 1, get: 1, list: 1, watch: 1, write: 2, pods: 1, keeping: 1, other: 4}
+	want := requests{all: 7, evictions: 2, refused: 1, get: 1, list: 1, watch: 1, write: 2, pods: 1, leaseAndRecord: 1, other: 4}
 	if r != want {
 		t.Errorf("got %+v, want %+v", r, want)
 	}
@@ -88,29 +88,29 @@ func TestTimeUntilBlockedNodeIsReported(t *testing.T) {
 		want   time.Duration
 	}{
 		"said":             {began + `{"time":"2026-03-02T09:00:04Z","type":"blocked","node":"n1",` + text, 3 * second},
-		"never":            {began, never},
-		"of another node":  {began + `{"time":"2026-03-02T09:00:04Z","type":"blocked","node":"other",` + text, never},
-		"of another event": {began + `{"time":"2026-03-02T09:00:04Z","type":"note","node":"n1",` + text, never},
+		"never":            {began, neverExplained},
+		"of another node":  {began + `{"time":"2026-03-02T09:00:04Z","type":"blocked","node":"other",` + text, neverExplained},
+		"of another event": {began + `{"time":"2026-03-02T09:00:04Z","type":"note","node":"n1",` + text, neverExplained},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := toldAfter(c.events, map[string]bool{"n1": true}, "broken"); got != c.want {
+			if got := timeToExplanation(c.events, map[string]bool{"n1": true}, "broken"); got != c.want {
 				t.Errorf("after %s, want %s", got, c.want)
 			}
 		})
 	}
 }
 
-func TestTable(t *testing.T) {
+func TestFiguresAndTargetsAreTabulated(t *testing.T) {
 	figureOf := func(way string, took time.Duration, evictions int) figure {
 		return figure{way: way, ended: ended{took: took, cpu: second}, requests: requests{all: 100, evictions: evictions, refused: 2, other: 40}, busy: -1}
 	}
 	sc := &scenario{
 		name: "small", title: "one", nodes: 4, floor: floor{"nodes", 10 * second}, workloads: []fixture.Workload{{Replicas: 10}},
-		targets: []target{toFloor(1.2), toRival(loop, 0.3), toRival(four, 0.5)},
+		targets: []target{floorTarget(1.2), rivalTarget(oneByOne, 0.3), rivalTarget(fourAtOnce, 0.5)},
 	}
 	var text bytes.Buffer
-	if err := (&result{sc, []figure{figureOf(loop.way, 40*second, 20), figureOf(ours, 12*second, 11)}}).write(&text); err != nil {
+	if err := (&result{sc, []figure{figureOf(oneByOne.way, 40*second, 20), figureOf(toolName, 12*second, 11)}}).write(&text); err != nil {
 		t.Fatal(err)
 	}
 	want := `
@@ -121,28 +121,28 @@ WAY TIME TO-FLOOR TO-1 OTHERS EVICTIONS PER-POD 429S GET ONE-POD LIST WATCH WRIT
 1 kubectl drain, one by one 40.0s 4.00 1.00 - 20 2.00 2.0% 0 0 0 0 0 0
 2 kubectl nodeupgrade 12.0s 1.20 0.30 - 11 1.10 2.0% 0 0 0 0 0 0
 
-CPU time while it ran
+CPU time during each way
 
 WAY TOOL API-SERVER ETCD CONTROLLERS SCHEDULER KWOK MACHINE-BUSY
 1 kubectl drain, one by one 1.0s - - - - - -
 2 kubectl nodeupgrade 1.0s - - - - - -
 
 TARGET AT-MOST MEASURED VERDICT
-time to floor 1.20 1.20 holds
-time to kubectl drain, one by one 0.30 0.30 holds
+time to floor 1.20 1.20 met
+time to kubectl drain, one by one 0.30 0.30 met
 time to xargs -P 4 kubectl drain 0.50 - unknown
 evictions per pod 1.01 1.10 missed
 share of answers 429, in % 1.00 2.00 missed
-other requests per node, but for 40 4.00 0.00 holds
-questions for one pod 0.00 0.00 holds
+other requests per node, except 40 4.00 0.00 met
+gets of single pods 0.00 0.00 met
 `
-	if got := narrow(text.String()); got != want {
+	if got := collapseSpaces(text.String()); got != want {
 		t.Errorf("got\n%s", got)
 	}
 }
 
-// narrow leaves one space between columns.
-func narrow(table string) string {
+// collapseSpaces replaces the spaces between the columns with one space.
+func collapseSpaces(table string) string {
 	var text strings.Builder
 	for line := range strings.Lines(table) {
 		text.WriteString(strings.Join(strings.Fields(line), " ") + "\n")

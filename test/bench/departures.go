@@ -16,19 +16,19 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// never is longer than any target.
-const never = time.Duration(math.MaxInt64)
+// neverExplained is the time of an explanation that was not given. It is longer than any target.
+const neverExplained = time.Duration(math.MaxInt64)
 
 // departures records when the last pod left each node.
 type departures struct {
 	mu   sync.Mutex
 	last map[string]time.Time
-	// hosts contains the nodes on which each workload had pods at first.
-	hosts map[string]map[string]bool
+	// firstNodes contains the nodes on which each workload had pods at the start.
+	firstNodes map[string]map[string]bool
 }
 
-// watchDepartures watches the pods until the context or the fixture ends. It does so only in scenarios with a broken workload, so that
-// the watch costs the other scenarios nothing.
+// watchDepartures watches the pods until the context or the fixture ends. In scenarios without a broken workload, it does nothing, so
+// that it does not affect the measurement.
 func (sc *scenario) watchDepartures(ctx context.Context, s *fixture.Fixture) (*departures, error) {
 	if sc.broken == nil {
 		return &departures{}, nil
@@ -38,13 +38,13 @@ func (sc *scenario) watchDepartures(ctx context.Context, s *fixture.Fixture) (*d
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods: %w", err)
 	}
-	d := &departures{last: map[string]time.Time{}, hosts: map[string]map[string]bool{}}
+	d := &departures{last: map[string]time.Time{}, firstNodes: map[string]map[string]bool{}}
 	for i := range pods.Items {
 		app := pods.Items[i].Labels["app"]
-		if d.hosts[app] == nil {
-			d.hosts[app] = map[string]bool{}
+		if d.firstNodes[app] == nil {
+			d.firstNodes[app] = map[string]bool{}
 		}
-		d.hosts[app][pods.Items[i].Spec.NodeName] = true
+		d.firstNodes[app][pods.Items[i].Spec.NodeName] = true
 	}
 	watcher, err := client.Watch(ctx, metav1.ListOptions{ResourceVersion: pods.ResourceVersion})
 	if err != nil {
@@ -54,38 +54,38 @@ func (sc *scenario) watchDepartures(ctx context.Context, s *fixture.Fixture) (*d
 		defer watcher.Stop()
 		for event := range watcher.ResultChan() {
 			if pod, ok := event.Object.(*corev1.Pod); ok && event.Type == watch.Deleted {
-				d.note(pod.Spec.NodeName)
+				d.noteDeparture(pod.Spec.NodeName)
 			}
 		}
 	}()
 	return d, nil
 }
 
-func (d *departures) note(node string) {
+func (d *departures) noteDeparture(node string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.last[node] = time.Now()
 }
 
-func (d *departures) nodesOf(workload string) map[string]bool { return d.hosts[workload] }
+func (d *departures) nodesOf(workload string) map[string]bool { return d.firstNodes[workload] }
 
-// others returns when the last pod left those nodes on which the workload had none.
-func (d *departures) others(workload string) time.Time {
+// lastFromOtherNodes returns when the last pod left the nodes on which the workload had no pods.
+func (d *departures) lastFromOtherNodes(workload string) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var last time.Time
 	for node, at := range d.last {
-		if !d.hosts[workload][node] && at.After(last) {
+		if !d.firstNodes[workload][node] && at.After(last) {
 			last = at
 		}
 	}
 	return last
 }
 
-// toldAfter returns, from the tool's events, how soon the tool explained what keeps the workload's pods on the given nodes. The time
-// counts from the first drain of these nodes. The explanation names the budget, and what it needs. If there is none, toldAfter returns
-// never.
-func toldAfter(events string, nodes map[string]bool, workload string) time.Duration {
+// timeToExplanation returns how soon the tool's events explain why the workload's pods stay on the given nodes. The time is counted from
+// the first drain of these nodes. The explanation must name the budget and how many pods it needs. Without an explanation,
+// timeToExplanation returns neverExplained.
+func timeToExplanation(events string, nodes map[string]bool, workload string) time.Duration {
 	var began time.Time
 	for line := range strings.Lines(events) {
 		var e struct {
@@ -93,7 +93,7 @@ func toldAfter(events string, nodes map[string]bool, workload string) time.Durat
 			Type, Node, State, Text string
 		}
 		if json.Unmarshal([]byte(line), &e) != nil || !nodes[e.Node] {
-			continue // a library's warning, or another node
+			continue // a library's warning, or an event of another node
 		}
 		if e.Type == "node" && e.State == "draining" && began.IsZero() {
 			began = e.Time
@@ -102,5 +102,5 @@ func toldAfter(events string, nodes map[string]bool, workload string) time.Durat
 			return e.Time.Sub(began)
 		}
 	}
-	return never
+	return neverExplained
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/hostile"
 )
 
-// undisturbed is the tool as its own rival, without disturbance.
-var undisturbed = rival{way: "kubectl nodeupgrade, undisturbed", self: true}
+// undisturbed is a run of the tool without faults, with which the disturbed run is compared.
+var undisturbed = rival{way: "kubectl nodeupgrade, undisturbed", isTool: true}
 
-// disturbance returns the faults of an API server on a bad day: watches that are cut, answers that fail, and a full queue.
+// disturbance returns the faults of a busy API server: cut watches, failing answers and rate limits.
 func disturbance() hostile.Plan {
 	return hostile.Plan{
 		Seed: 1, CutWatches: 2 * second,
@@ -26,20 +26,21 @@ func disturbance() hostile.Plan {
 	}
 }
 
-// measure runs the line, and disturbs the tool if the scenario says so. It lists the moments at which a budget was broken.
-func (sc *scenario) measure(ctx context.Context, s *fixture.Fixture, way, line string) (e ended, broken []string, err error) {
+// measureWay runs the line of a way. In a disturbed scenario, it injects faults for the tool and returns the moments at which a budget
+// was broken.
+func (sc *scenario) measureWay(ctx context.Context, s *fixture.Fixture, way, line string) (e ended, broken []string, err error) {
 	if !sc.disturbed {
-		e, err = measure(ctx, s, line)
+		e, err = measureCommand(ctx, s, line)
 		return e, nil, err
 	}
 	budgets, err := s.WatchBudgets(ctx)
 	if err != nil {
 		return ended{}, nil, err
 	}
-	if way == ours {
+	if way == toolName {
 		e, err = measureDisturbed(ctx, s, line)
 	} else {
-		e, err = measure(ctx, s, line)
+		e, err = measureCommand(ctx, s, line)
 	}
 	broken, seen := budgets.Stop()
 	if err == nil && seen == 0 {
@@ -48,8 +49,8 @@ func (sc *scenario) measure(ctx context.Context, s *fixture.Fixture, way, line s
 	return e, broken, err
 }
 
-// measureDisturbed runs the line through a front. Watches are cut from the start. Answers fail only from the moment at which the
-// upgrade's record is written: before that, the tool ends with an error, as kubectl drain does.
+// measureDisturbed runs the line through a front. Watches are cut from the start. Answers fail only after the upgrade's record was
+// written. Before that, the tool would exit with an error, as kubectl drain does.
 func measureDisturbed(ctx context.Context, s *fixture.Fixture, line string) (ended, error) {
 	plan := disturbance()
 	front, err := hostile.Cluster(ctx, s.Cluster.Kubeconfig(), hostile.Plan{CutWatches: plan.CutWatches})
@@ -59,16 +60,16 @@ func measureDisturbed(ctx context.Context, s *fixture.Fixture, line string) (end
 	defer front.Close()
 	front.Number(func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/configmaps") })
 	front.After(1, func() { front.Obey(plan) })
-	e, err := measure(ctx, s, strings.Join(front.Env(), " ")+" "+line)
+	e, err := measureCommand(ctx, s, strings.Join(front.Env(), " ")+" "+line)
 	tally := front.Tally()
-	fmt.Fprintf(os.Stderr, "of %d requests %d were disturbed: %v\n", tally.Asked(), tally.Harmed(), tally.Harms)
+	fmt.Fprintf(os.Stderr, "%d of %d requests were disturbed: %v\n", tally.Harmed(), tally.Asked(), tally.Harms)
 	if err == nil && tally.Harmed() == 0 {
-		err = errors.New("nothing was disturbed")
+		err = errors.New("no request was disturbed")
 	}
 	return e, err
 }
 
-// keptBudgets returns the target for the moments at which a budget had fewer healthy pods than it needs.
-func keptBudgets() target {
-	return target{"moments at which a budget was broken", 0, func(r *result) (float64, bool) { return float64(len(r.ours().broken)), true }}
+// brokenBudgetsTarget returns the target for the number of moments at which a budget had fewer healthy pods than it needs.
+func brokenBudgetsTarget() target {
+	return target{"moments at which a budget was broken", 0, func(r *result) (float64, bool) { return float64(len(r.toolFigure().broken)), true }}
 }

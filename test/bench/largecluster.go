@@ -19,7 +19,7 @@ import (
 
 const (
 	podsPerNode, replicasPerWorkload = 30, 50
-	// nodesOfGroup is the number of nodes in the group that is planned for.
+	// nodesOfGroup is the number of nodes in the group for which plans are made.
 	workloadsPerNamespace, nodesOfGroup = 12, 10
 )
 
@@ -36,38 +36,38 @@ func newLargeCluster(nodes int) *largeCluster {
 
 func (c *largeCluster) pods() int { return c.nodes * podsPerNode }
 
-// fill writes the cluster into etcd.
-func (c *largeCluster) fill(s *controlplane.Seed) error {
+// seedObjects writes the cluster into etcd.
+func (c *largeCluster) seedObjects(s *controlplane.Seed) error {
 	for i := range c.nodes {
-		if err := s.Put("minions", c.node(i)); err != nil {
+		if err := s.Put("minions", c.newNode(i)); err != nil {
 			return err
 		}
 	}
 	for w := range c.pods() / replicasPerWorkload {
-		if err := c.fillWorkload(s, w); err != nil {
+		if err := c.seedWorkload(s, w); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *largeCluster) fillWorkload(s *controlplane.Seed, w int) error {
-	d := c.deployment(w)
+func (c *largeCluster) seedWorkload(s *controlplane.Seed, w int) error {
+	d := c.newDeployment(w)
 	type stored struct {
 		resource string
 		object   runtime.Object
 	}
-	objects := []stored{{"deployments", d}, {"replicasets", c.replicaSet(d)}}
+	objects := []stored{{"deployments", d}, {"replicasets", c.newReplicaSet(d)}}
 	if w%workloadsPerNamespace == 0 {
 		objects = append(objects, stored{"namespaces", &corev1.Namespace{
 			ObjectMeta: metav1.ObjectMeta{Name: d.Namespace, UID: types.UID(d.Namespace)}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
 		}})
 	}
 	if w%2 == 0 {
-		objects = append(objects, stored{"poddisruptionbudgets", c.budget(d)})
+		objects = append(objects, stored{"poddisruptionbudgets", c.newBudget(d)})
 	}
 	for i := range replicasPerWorkload {
-		objects = append(objects, stored{"pods", c.pod(d, w*replicasPerWorkload+i)})
+		objects = append(objects, stored{"pods", c.newPod(d, w*replicasPerWorkload+i)})
 	}
 	for _, o := range objects {
 		if err := s.Put(o.resource, o.object); err != nil {
@@ -77,15 +77,17 @@ func (c *largeCluster) fillWorkload(s *controlplane.Seed, w int) error {
 	return nil
 }
 
-// uid returns a UID in the form of a real one.
-func uid(kind, n int) types.UID { return types.UID(fmt.Sprintf("%08x-5c1d-4e7a-9b3f-%012x", kind, n)) }
+// formatUID returns a unique UID that looks like a real one.
+func formatUID(kind, n int) types.UID {
+	return types.UID(fmt.Sprintf("%08x-5c1d-4e7a-9b3f-%012x", kind, n))
+}
 
 func nodeName(i int) string {
 	return fmt.Sprintf("ip-10-%d-%d-%d.ec2.internal", i>>16, i>>8&255, i&255)
 }
 
-// managed returns the fields of two managers, as the API server records them.
-func (c *largeCluster) managed(manager string, owned ...string) []metav1.ManagedFieldsEntry {
+// managedFields returns managed fields of two managers, as in a real object.
+func (c *largeCluster) managedFields(manager string, owned ...string) []metav1.ManagedFieldsEntry {
 	fields := func(names ...string) *metav1.FieldsV1 {
 		return metav1.NewFieldsV1("{\"f:" + strings.Join(names, "\":{},\"f:") + "\":{}}")
 	}
@@ -102,11 +104,11 @@ func (c *largeCluster) managed(manager string, owned ...string) []metav1.Managed
 	return []metav1.ManagedFieldsEntry{entry, status}
 }
 
-func (c *largeCluster) node(i int) *corev1.Node {
+func (c *largeCluster) newNode(i int) *corev1.Node {
 	zone := "us-east-1" + string("abc"[i%3])
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: nodeName(i), UID: uid(0, i), CreationTimestamp: c.began, ManagedFields: c.managed("kubelet"),
+			Name: nodeName(i), UID: formatUID(0, i), CreationTimestamp: c.began, ManagedFields: c.managedFields("kubelet"),
 			Labels: map[string]string{
 				corev1.LabelHostname: nodeName(i), corev1.LabelTopologyZone: zone, corev1.LabelTopologyRegion: "us-east-1", corev1.LabelOSStable: "linux",
 				corev1.LabelArchStable: "amd64", corev1.LabelInstanceTypeStable: "m6i.2xlarge", "image": "old",
@@ -140,7 +142,7 @@ func (c *largeCluster) node(i int) *corev1.Node {
 	return node
 }
 
-func (c *largeCluster) deployment(w int) *appsv1.Deployment {
+func (c *largeCluster) newDeployment(w int) *appsv1.Deployment {
 	name, replicas := fmt.Sprintf("service-%05d", w), int32(replicasPerWorkload)
 	labels := map[string]string{
 		"app.kubernetes.io/name": name, "app.kubernetes.io/instance": name, "app.kubernetes.io/version": "1.42.0", "team": fmt.Sprintf("team-%04d", w/workloadsPerNamespace),
@@ -148,25 +150,25 @@ func (c *largeCluster) deployment(w int) *appsv1.Deployment {
 	}
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: labels["team"], UID: uid(1, w), CreationTimestamp: c.began, Labels: labels, ManagedFields: c.managed("kubectl", "replicas", "selector", "template"),
+			Name: name, Namespace: labels["team"], UID: formatUID(1, w), CreationTimestamp: c.began, Labels: labels, ManagedFields: c.managedFields("kubectl", "replicas", "selector", "template"),
 		},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": name}},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: c.podSpec(name, labels)},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: c.newPodSpec(name, labels)},
 		},
 		Status: appsv1.DeploymentStatus{Replicas: replicas, ReadyReplicas: replicas, UpdatedReplicas: replicas, AvailableReplicas: replicas},
 	}
 }
 
-func controlledBy(kind, name string, uid types.UID) []metav1.OwnerReference {
+func ownerReferences(kind, name string, uid types.UID) []metav1.OwnerReference {
 	yes := true
 	return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: uid, Controller: &yes, BlockOwnerDeletion: &yes}}
 }
 
-func (c *largeCluster) replicaSet(d *appsv1.Deployment) *appsv1.ReplicaSet {
+func (c *largeCluster) newReplicaSet(d *appsv1.Deployment) *appsv1.ReplicaSet {
 	meta := *d.ObjectMeta.DeepCopy()
 	meta.Name, meta.UID = d.Name+"-"+d.Labels["pod-template-hash"], "rs-"+d.UID
-	meta.OwnerReferences = controlledBy("Deployment", d.Name, d.UID)
+	meta.OwnerReferences = ownerReferences("Deployment", d.Name, d.UID)
 	return &appsv1.ReplicaSet{
 		ObjectMeta: meta,
 		Spec:       appsv1.ReplicaSetSpec{Replicas: d.Spec.Replicas, Selector: d.Spec.Selector, Template: d.Spec.Template},
@@ -174,10 +176,10 @@ func (c *largeCluster) replicaSet(d *appsv1.Deployment) *appsv1.ReplicaSet {
 	}
 }
 
-func (c *largeCluster) budget(d *appsv1.Deployment) *policyv1.PodDisruptionBudget {
+func (c *largeCluster) newBudget(d *appsv1.Deployment) *policyv1.PodDisruptionBudget {
 	missing := intstr.FromString("10%")
 	return &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Name: d.Name, Namespace: d.Namespace, UID: "pdb-" + d.UID, CreationTimestamp: c.began, Generation: 1, ManagedFields: c.managed("kubectl")},
+		ObjectMeta: metav1.ObjectMeta{Name: d.Name, Namespace: d.Namespace, UID: "pdb-" + d.UID, CreationTimestamp: c.began, Generation: 1, ManagedFields: c.managedFields("kubectl")},
 		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &missing, Selector: d.Spec.Selector},
 		Status: policyv1.PodDisruptionBudgetStatus{
 			ObservedGeneration: 1, DisruptionsAllowed: 5, ExpectedPods: replicasPerWorkload, CurrentHealthy: replicasPerWorkload, DesiredHealthy: replicasPerWorkload - 5,
@@ -185,7 +187,7 @@ func (c *largeCluster) budget(d *appsv1.Deployment) *policyv1.PodDisruptionBudge
 	}
 }
 
-func (c *largeCluster) podSpec(app string, labels map[string]string) corev1.PodSpec {
+func (c *largeCluster) newPodSpec(app string, labels map[string]string) corev1.PodSpec {
 	mode, seconds, no := int32(0o644), int64(30), false
 	lifetime := int64(3607)
 	probe := &corev1.Probe{
@@ -230,15 +232,15 @@ func (c *largeCluster) podSpec(app string, labels map[string]string) corev1.PodS
 	}
 }
 
-// pod returns the n-th pod of the cluster. Pods are assigned to nodes in turn.
-func (c *largeCluster) pod(d *appsv1.Deployment, n int) *corev1.Pod {
+// newPod returns the n-th pod of the cluster. The pods are distributed evenly over the nodes.
+func (c *largeCluster) newPod(d *appsv1.Deployment, n int) *corev1.Pod {
 	set := d.Name + "-" + d.Labels["pod-template-hash"]
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprintf("%s-%05x", set, n), GenerateName: set + "-", Namespace: d.Namespace, UID: uid(2, n), Labels: d.Labels,
+			Name: fmt.Sprintf("%s-%05x", set, n), GenerateName: set + "-", Namespace: d.Namespace, UID: formatUID(2, n), Labels: d.Labels,
 			Annotations:       map[string]string{"checksum/config": fmt.Sprintf("%064s", d.Labels["pod-template-hash"]), "prometheus.io/scrape": "true", "prometheus.io/port": "8080"},
-			CreationTimestamp: metav1.Time{Time: c.began.Add(time.Duration(n) * time.Second)}, OwnerReferences: controlledBy("ReplicaSet", set, "rs-"+d.UID),
-			ManagedFields: c.managed("kube-controller-manager"),
+			CreationTimestamp: metav1.Time{Time: c.began.Add(time.Duration(n) * time.Second)}, OwnerReferences: ownerReferences("ReplicaSet", set, "rs-"+d.UID),
+			ManagedFields: c.managedFields("kube-controller-manager"),
 		},
 		Spec: d.Spec.Template.Spec,
 	}

@@ -13,30 +13,29 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 )
 
-// tooBusy is the busy share of the machine above which times say more about the machine than about what is measured.
-const tooBusy = 0.7
+// busyLimit is the CPU load of the machine, from 0 to 1, above which measured times are too long.
+const busyLimit = 0.7
 
-// load is the CPU time that the control plane's programs and the machine have used up to a moment.
+// load contains the CPU times that the control plane's programs and the machine have used so far.
 type load struct {
 	cpus map[string]time.Duration
 	// busy and all are the machine's CPU time in ticks; 0 if it is unknown.
 	busy, all float64
 }
 
-func takeLoad(c *controlplane.Cluster) load {
+func readLoad(c *controlplane.Cluster) load {
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		stat = nil // other systems have none
 	}
 	l := load{cpus: c.CPU()}
-	l.busy, l.all = machineTime(string(stat))
+	l.busy, l.all = parseMachineTime(string(stat))
 	return l
 }
 
-// machineTime sums the first line of /proc/stat (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq and steal. The fields
-// after these are included in user and nice already. Stolen time counts as busy: it is lost to the benchmark as if another program had
-// used it.
-func machineTime(stat string) (busy, all float64) {
+// parseMachineTime sums the first line of /proc/stat (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq and steal. It ignores
+// the later fields, which are parts of user and nice. Stolen time counts as busy, because the benchmark cannot use it.
+func parseMachineTime(stat string) (busy, all float64) {
 	line, _, _ := strings.Cut(stat, "\n")
 	fields := strings.Fields(line)
 	if len(fields) < 9 || fields[0] != "cpu" {
@@ -55,8 +54,8 @@ func machineTime(stat string) (busy, all float64) {
 	return busy, all
 }
 
-// since returns the CPU time of each program, and the machine's busy share from 0 to 1, since the earlier load. Programs that are not
-// known at both moments are left out. The share is negative if it is unknown.
+// since returns the CPU time of each program since the earlier load, and the machine's load from 0 to 1. It omits programs that one of
+// the two loads does not contain. busy is negative if it is unknown.
 func (l load) since(before load) (cpus map[string]time.Duration, busy float64) {
 	cpus = map[string]time.Duration{}
 	for name, used := range l.cpus {
@@ -67,44 +66,44 @@ func (l load) since(before load) (cpus map[string]time.Duration, busy float64) {
 	if before.all == 0 || l.all <= before.all {
 		return cpus, -1
 	}
-	return cpus, min(1, max(0, (l.busy-before.busy)/(l.all-before.all))) // the kernel's sums may step back a little
+	return cpus, min(1, max(0, (l.busy-before.busy)/(l.all-before.all))) // the kernel's sums may decrease a little
 }
 
-// writeLoad writes the CPU time that was used while each way ran. It also lists the ways during which the machine was too busy.
+// writeLoad writes the CPU times during each way. It also lists the ways during which the machine was too busy.
 func (r *result) writeLoad(w io.Writer) error {
-	fmt.Fprint(w, "\nCPU time while it ran\n\n")
+	fmt.Fprint(w, "\nCPU time during each way\n\n")
 	var rows [][]string
 	for i := range r.figures {
 		f := &r.figures[i]
-		row := []string{fmt.Sprintf("%d %s", i+1, f.way), seconds(f.cpu)}
+		row := []string{fmt.Sprintf("%d %s", i+1, f.way), formatSeconds(f.cpu)}
 		for _, program := range []string{"kube-apiserver", "etcd", "kube-controller-manager", "kube-scheduler", "kwok"} {
-			row = append(row, spent(f.cpus, program))
+			row = append(row, formatCPUTime(f.cpus, program))
 		}
-		rows = append(rows, append(row, percent(f.busy)))
+		rows = append(rows, append(row, formatPercent(f.busy)))
 	}
 	header := []string{"WAY", "TOOL", "API-SERVER", "ETCD", "CONTROLLERS", "SCHEDULER", "KWOK", "MACHINE-BUSY"}
 	if err := report.WriteTable(w, report.Plain, header, rows); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(r.figures, func(f figure) bool { return f.busy > tooBusy }) {
+	if slices.ContainsFunc(r.figures, func(f figure) bool { return f.busy > busyLimit }) {
 		fmt.Fprintln(w)
 	}
 	for i := range r.figures {
-		if busy := r.figures[i].busy; busy > tooBusy {
-			fmt.Fprintf(w, "%d: the machine was %.0f %% busy: times are longer than they need be\n", i+1, 100*busy)
+		if busy := r.figures[i].busy; busy > busyLimit {
+			fmt.Fprintf(w, "%d: the machine was %.0f %% busy: the times are too long\n", i+1, 100*busy)
 		}
 	}
 	return nil
 }
 
-func spent(cpus map[string]time.Duration, program string) string {
+func formatCPUTime(cpus map[string]time.Duration, program string) string {
 	if t, known := cpus[program]; known {
-		return seconds(t)
+		return formatSeconds(t)
 	}
 	return "-"
 }
 
-func percent(share float64) string {
+func formatPercent(share float64) string {
 	if share < 0 {
 		return "-"
 	}

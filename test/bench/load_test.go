@@ -14,21 +14,21 @@ func TestTableOfCPUTimePerComponent(t *testing.T) {
 	figureOf := func(way string, cpus map[string]time.Duration, busy float64) figure {
 		return figure{way: way, ended: ended{cpu: second / 2}, cpus: cpus, busy: busy}
 	}
-	const head = "\nCPU time while it ran\n\nWAY TOOL API-SERVER ETCD CONTROLLERS SCHEDULER KWOK MACHINE-BUSY\n"
+	const head = "\nCPU time during each way\n\nWAY TOOL API-SERVER ETCD CONTROLLERS SCHEDULER KWOK MACHINE-BUSY\n"
 	cases := map[string]struct {
 		figures []figure
 		want    string
 	}{
-		"all is known":         {[]figure{figureOf(ours, cpus, 0.4)}, "1 kubectl nodeupgrade 0.5s 9.0s 3.0s 2.0s 1.0s 4.0s 40%\n"},
-		"a program is missing": {[]figure{figureOf(ours, without, 0.4)}, "1 kubectl nodeupgrade 0.5s 9.0s 3.0s 2.0s 1.0s - 40%\n"},
-		"nothing is known":     {[]figure{figureOf(ours, nil, -1)}, "1 kubectl nodeupgrade 0.5s - - - - - -\n"},
-		"as busy as it may be": {[]figure{figureOf(ours, cpus, tooBusy)}, "1 kubectl nodeupgrade 0.5s 9.0s 3.0s 2.0s 1.0s 4.0s 70%\n"},
+		"all is known":         {[]figure{figureOf(toolName, cpus, 0.4)}, "1 kubectl nodeupgrade 0.5s 9.0s 3.0s 2.0s 1.0s 4.0s 40%\n"},
+		"a program is missing": {[]figure{figureOf(toolName, without, 0.4)}, "1 kubectl nodeupgrade 0.5s 9.0s 3.0s 2.0s 1.0s - 40%\n"},
+		"nothing is known":     {[]figure{figureOf(toolName, nil, -1)}, "1 kubectl nodeupgrade 0.5s - - - - - -\n"},
+		"as busy as it may be": {[]figure{figureOf(toolName, cpus, busyLimit)}, "1 kubectl nodeupgrade 0.5s 9.0s 3.0s 2.0s 1.0s 4.0s 70%\n"},
 		"one of two on a busy machine": {
-			[]figure{figureOf(loop.way, cpus, 0.4), figureOf(ours, cpus, 0.93)},
+			[]figure{figureOf(oneByOne.way, cpus, 0.4), figureOf(toolName, cpus, 0.93)},
 			`1 kubectl drain, one by one 0.5s 9.0s 3.0s 2.0s 1.0s 4.0s 40%
 2 kubectl nodeupgrade 0.5s 9.0s 3.0s 2.0s 1.0s 4.0s 93%
 
-2: the machine was 93 % busy: times are longer than they need be
+2: the machine was 93 % busy: the times are too long
 `,
 		},
 	}
@@ -38,7 +38,7 @@ func TestTableOfCPUTimePerComponent(t *testing.T) {
 			if err := (&result{figures: c.figures}).writeLoad(&text); err != nil {
 				t.Fatal(err)
 			}
-			if got := narrow(text.String()); got != head+c.want {
+			if got := collapseSpaces(text.String()); got != head+c.want {
 				t.Errorf("got\n%s", got)
 			}
 		})
@@ -58,7 +58,7 @@ func TestMachineCPUTimeIsReadFromProcStat(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if busy, all := machineTime(c.stat); busy != c.busy || all != c.all {
+			if busy, all := parseMachineTime(c.stat); busy != c.busy || all != c.all {
 				t.Errorf("busy %g of %g, want %g of %g", busy, all, c.busy, c.all)
 			}
 		})

@@ -1,6 +1,6 @@
 // Command bench measures how the cost of simulated upgrades grows with the size of their group. On real control planes it compares the
-// time of drains with the time of rivals and with the shortest possible time. It prints which targets are met; it never fails because
-// of them.
+// tool's drains with the drains of rivals and with the shortest possible time. It prints which targets are met, and does not fail if a
+// target is missed.
 //
 //	bench [-only sizes|read|drain] [-run REGEXP] [-all] [-runs N] [-alone] [-keep FOLDER]
 package main
@@ -19,7 +19,7 @@ import (
 type bench struct {
 	only string
 	run  *regexp.Regexp
-	// all adds the scenarios that take long. alone leaves the rivals out. runs is the number of measurements whose median counts.
+	// all adds the scenarios that take long. alone omits the rivals. runs is the number of runs whose median counts.
 	all, alone bool
 	runs       int
 	// keep is a folder for audit logs and for the tool's output; "" for none.
@@ -30,16 +30,16 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	var b bench
 	flag.StringVar(&b.only, "only", "", "sizes for the simulated upgrades, read for large clusters, drain for upgrades of real control planes (all)")
-	run := flag.String("run", "", "Only the scenarios whose name the regular expression matches")
-	flag.BoolVar(&b.all, "all", false, "Also what takes long")
-	flag.BoolVar(&b.alone, "alone", false, "Leave the rivals out")
+	run := flag.String("run", "", "Run only the scenarios whose name matches the regular expression")
+	flag.BoolVar(&b.all, "all", false, "Also run the scenarios and rivals that take long")
+	flag.BoolVar(&b.alone, "alone", false, "Omit the rivals")
 	flag.IntVar(&b.runs, "runs", 1, "How often each way is measured; its median counts")
-	flag.StringVar(&b.keep, "keep", "", "A folder to keep audit logs and the tool's events in")
-	nodes := flag.Int("simulate", 0, "simulate a group of so many nodes and print its figures as JSON")
+	flag.StringVar(&b.keep, "keep", "", "A folder for audit logs and the tool's events")
+	nodes := flag.Int("simulate", 0, "Simulate a group of this many nodes and print the measurement as JSON")
 	flag.Parse()
 	var err error
 	if b.run, err = regexp.Compile(*run); err == nil {
-		err = b.measure(ctx, *nodes)
+		err = b.runBenchmarks(ctx, *nodes)
 	}
 	stop()
 	if err != nil {
@@ -48,32 +48,32 @@ func main() {
 	}
 }
 
-func (b *bench) measure(ctx context.Context, nodes int) error {
+func (b *bench) runBenchmarks(ctx context.Context, nodes int) error {
 	if nodes > 0 {
-		return measureHere(ctx, nodes)
+		return measureInThisProcess(ctx, nodes)
 	}
 	if b.only == "" || b.only == "sizes" {
-		if err := sizes(ctx); err != nil {
+		if err := runSizes(ctx); err != nil {
 			return err
 		}
 	}
 	if b.only == "" || b.only == "read" {
-		if err := b.readings(ctx); err != nil {
+		if err := b.runReadings(ctx); err != nil {
 			return err
 		}
 	}
 	if b.only == "" || b.only == "drain" {
-		return b.drains(ctx)
+		return b.runDrains(ctx)
 	}
 	return nil
 }
 
-func (b *bench) drains(ctx context.Context) error {
+func (b *bench) runDrains(ctx context.Context) error {
 	for _, sc := range scenarios() {
 		if !b.run.MatchString(sc.name) || (sc.heavy && !b.all) {
 			continue
 		}
-		figures, err := b.runWays(ctx, &sc)
+		figures, err := b.measureWays(ctx, &sc)
 		if err != nil {
 			return err
 		}

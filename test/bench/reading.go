@@ -22,35 +22,35 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// reading is a cluster that a plan for a few of its nodes reads as a whole. kubectl reads it for comparison.
+// reading is a benchmark of reading a large cluster: a plan for a few nodes reads the whole cluster, and kubectl reads it for comparison.
 type reading struct {
-	// name is what -run matches.
+	// name is matched against -run.
 	name  string
 	nodes int
 	rival string
-	// timeShare and memoryShare are the plan's highest time and memory relative to the rival's. mib is the plan's highest memory in
-	// MiB. 0 means that there is no target.
+	// timeShare and memoryShare are the targets for the plan's time and memory, relative to the rival's. mib is the target for the
+	// plan's memory in MiB. 0 means no target.
 	timeShare, memoryShare float64
 	mib                    int
-	// heavy readings run only with -all.
+	// heavy is true if the reading runs only with -all.
 	heavy bool
 }
 
-func readings() []reading {
+func allReadings() []reading {
 	return []reading{
 		{name: "read-30000", nodes: 1000, rival: "kubectl get nodes,pods,pdb -A -o json", timeShare: 0.06, memoryShare: 0.04},
 		{name: "read-150000", nodes: 5000, rival: "kubectl get --raw /api/v1/pods", timeShare: 0.7, mib: 650, heavy: true},
 	}
 }
 
-// plan is the tool's command. timeless is the same without a forecast, so that it only reads.
+// planCommand plans an upgrade. planWithoutForecast only reads the cluster for the plan, and does not simulate.
 const (
-	plan     = "kubectl nodeupgrade -l pool=bench --current image=new --dry-run"
-	timeless = plan + " --forecast=false"
-	// check checks all nodes. reader is a plugin of kubectl that only reads what check reads.
-	check  = "kubectl nodeupgrade check -l kubernetes.io/os=linux --current image=new --fail-on=never"
-	reader = "kubectl benchreader"
-	// checkTimeShare and checkMemoryShare are the targets of check relative to the reader.
+	planCommand         = "kubectl nodeupgrade -l pool=bench --current image=new --dry-run"
+	planWithoutForecast = planCommand + " --forecast=false"
+	// checkCommand checks all nodes. readerCommand only reads the same objects.
+	checkCommand  = "kubectl nodeupgrade check -l kubernetes.io/os=linux --current image=new --fail-on=never"
+	readerCommand = "kubectl benchreader"
+	// checkTimeShare and checkMemoryShare are the targets for checkCommand, relative to readerCommand.
 	checkTimeShare, checkMemoryShare = 1.3, 1.5
 )
 
@@ -59,17 +59,16 @@ type read struct {
 	way string
 	ended
 	requests
-	// received is the size in bytes of the API server's answers to lists, as its metrics count them: compressed where they were
-	// compressed.
+	// received is the size of the API server's answers to lists, in bytes. The size of compressed answers is the compressed size.
 	received int64
 }
 
-func (b *bench) readings(ctx context.Context) error {
-	for _, r := range readings() {
+func (b *bench) runReadings(ctx context.Context) error {
+	for _, r := range allReadings() {
 		if !b.run.MatchString(r.name) || (r.heavy && !b.all) {
 			continue
 		}
-		reads, err := b.read(ctx, &r)
+		reads, err := b.measureReading(ctx, &r)
 		if err != nil {
 			return fmt.Errorf("measuring %q: %w", r.name, err)
 		}
@@ -80,20 +79,20 @@ func (b *bench) readings(ctx context.Context) error {
 	return nil
 }
 
-// read measures all ways on one control plane. Of several runs of a way, the median by time counts.
-func (b *bench) read(ctx context.Context, r *reading) ([]read, error) {
-	s, err := fixture.New(ctx, fixture.Options{Log: os.Stderr, Cluster: controlplane.Options{OnlyAPIServer: true, Seed: newLargeCluster(r.nodes).fill}})
+// measureReading measures all ways on one control plane. Of several runs of a way, it returns the one with the median time.
+func (b *bench) measureReading(ctx context.Context, r *reading) ([]read, error) {
+	s, err := fixture.New(ctx, fixture.Options{Log: os.Stderr, Cluster: controlplane.Options{OnlyAPIServer: true, Seed: newLargeCluster(r.nodes).seedObjects}})
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	if err := awaitCache(ctx, s); err != nil {
+	if err := awaitWatchCache(ctx, s); err != nil {
 		return nil, err
 	}
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(s.Dir, "kubectl-benchreader"), "./test/bench/reader").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building the reader: %w: %s", err, out)
 	}
-	ways := []string{timeless, plan, check, reader}
+	ways := []string{planWithoutForecast, planCommand, checkCommand, readerCommand}
 	if !b.alone {
 		ways = append(ways, r.rival)
 	}
@@ -101,7 +100,7 @@ func (b *bench) read(ctx context.Context, r *reading) ([]read, error) {
 	for _, way := range ways {
 		var runs []read
 		for range b.runs {
-			one, err := readOnce(ctx, s, way)
+			one, err := measureRead(ctx, s, way)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", way, err)
 			}
@@ -113,8 +112,9 @@ func (b *bench) read(ctx context.Context, r *reading) ([]read, error) {
 	return reads, nil
 }
 
-// awaitCache waits until the API server answers a list of pods from its watch cache. It fills that cache only after it is ready.
-func awaitCache(ctx context.Context, s *fixture.Fixture) error {
+// awaitWatchCache waits until the API server answers lists of pods from its watch cache. The API server fills this cache only after it is
+// ready.
+func awaitWatchCache(ctx context.Context, s *fixture.Fixture) error {
 	pods := s.Cluster.Client().CoreV1().RESTClient()
 	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, fixture.StartupLimit, true, func(ctx context.Context) (bool, error) {
 		var code int
@@ -123,14 +123,14 @@ func awaitCache(ctx context.Context, s *fixture.Fixture) error {
 	})
 }
 
-func readOnce(ctx context.Context, s *fixture.Fixture, way string) (read, error) {
+func measureRead(ctx context.Context, s *fixture.Fixture, way string) (read, error) {
 	r := read{way: way}
-	before, err := answered(ctx, s)
+	before, err := listBytes(ctx, s)
 	if err != nil {
 		return r, err
 	}
 	began := time.Now()
-	if r.ended, err = measureLineApart(ctx, s, way); err != nil {
+	if r.ended, err = measureInSmallProcess(ctx, s, way); err != nil {
 		return r, err
 	}
 	if r.code != 0 {
@@ -139,14 +139,13 @@ func readOnce(ctx context.Context, s *fixture.Fixture, way string) (read, error)
 	if r.requests, err = countRequests(ctx, s, began); err != nil {
 		return r, err
 	}
-	after, err := answered(ctx, s)
+	after, err := listBytes(ctx, s)
 	r.received = after - before
 	return r, err
 }
 
-// measureLineApart measures a line as measure does, but starts it from a small process, so that this program's memory is not counted
-// as the line's.
-func measureLineApart(ctx context.Context, s *fixture.Fixture, line string) (ended, error) {
+// measureInSmallProcess is like measureCommand, but starts the line from command apart, so that this program's memory does not count.
+func measureInSmallProcess(ctx context.Context, s *fixture.Fixture, line string) (ended, error) {
 	dir, err := os.MkdirTemp("", "nodeupgrade-bench-")
 	if err != nil {
 		return ended{}, err
@@ -154,9 +153,9 @@ func measureLineApart(ctx context.Context, s *fixture.Fixture, line string) (end
 	defer os.RemoveAll(dir)
 	apart, figures := filepath.Join(dir, "apart"), filepath.Join(dir, "figures")
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", apart, "./test/bench/apart").CombinedOutput(); err != nil {
-		return ended{}, fmt.Errorf("building what measures: %w: %s", err, out)
+		return ended{}, fmt.Errorf("building command apart: %w: %s", err, out)
 	}
-	e, err := measure(ctx, s, apart+" "+figures+" "+line+" > /dev/null")
+	e, err := measureCommand(ctx, s, apart+" "+figures+" "+line+" > /dev/null")
 	if err != nil || e.code != 0 {
 		return e, err
 	}
@@ -173,11 +172,11 @@ func measureLineApart(ctx context.Context, s *fixture.Fixture, line string) (end
 	return e, err
 }
 
-// answerSize matches the sum of the sizes of the API server's answers about one resource.
+// answerSize matches a metric of the API server: the total size of its answers about a resource.
 var answerSize = regexp.MustCompile(`(?m)^apiserver_response_sizes_sum\{(.*)\} (\S+)$`)
 
-// answered returns the number of bytes with which the API server has answered lists so far.
-func answered(ctx context.Context, s *fixture.Fixture) (int64, error) {
+// listBytes returns the total size of the API server's answers to lists so far.
+func listBytes(ctx context.Context, s *fixture.Fixture) (int64, error) {
 	metrics, err := s.Cluster.Client().CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("reading the API server's metrics: %w", err)
@@ -196,7 +195,7 @@ func answered(ctx context.Context, s *fixture.Fixture) (int64, error) {
 	return int64(sum), nil
 }
 
-// write writes the measurements, and which targets are met. The targets are for the plan without a forecast, which is the first way.
+// write writes the measurements and the targets. The targets for plans apply to planWithoutForecast, which is the first way.
 func (r *reading) write(w io.Writer, reads []read) error {
 	fmt.Fprintf(w, "\n%s: %d nodes, %d pods, read by a plan for %d nodes and by a check of all\n\n", r.name, r.nodes, newLargeCluster(r.nodes).pods(), nodesOfGroup)
 	var rows [][]string
@@ -211,7 +210,7 @@ func (r *reading) write(w io.Writer, reads []read) error {
 		return err
 	}
 	fmt.Fprintln(w)
-	return report.WriteTable(w, report.Plain, targetHeader(), r.verdicts(reads))
+	return report.WriteTable(w, report.Plain, targetHeader(), r.targetRows(reads))
 }
 
 // findWay returns the measurement of a way, or nil if there is none.
@@ -223,18 +222,18 @@ func findWay(reads []read, way string) *read {
 	return &reads[i]
 }
 
-func (r *reading) verdicts(reads []read) [][]string {
+func (r *reading) targetRows(reads []read) [][]string {
 	ours, rival := &reads[0], &reads[len(reads)-1]
 	known := rival.way == r.rival
 	var rows [][]string
 	add := func(what string, most, value float64, known bool) {
 		if most > 0 {
-			rows = append(rows, verdict(what, most, value, known))
+			rows = append(rows, targetRow(what, most, value, known))
 		}
 	}
 	add("time to "+r.rival, r.timeShare, ours.took.Seconds()/rival.took.Seconds(), known)
 	add("memory to "+r.rival, r.memoryShare, float64(ours.mib)/float64(rival.mib), known)
-	if checked, readAlone := findWay(reads, check), findWay(reads, reader); checked != nil && readAlone != nil {
+	if checked, readAlone := findWay(reads, checkCommand), findWay(reads, readerCommand); checked != nil && readAlone != nil {
 		add("time of check to reading alone", checkTimeShare, checked.took.Seconds()/readAlone.took.Seconds(), true)
 		add("memory of check to reading alone", checkMemoryShare, float64(checked.mib)/float64(readAlone.mib), true)
 	}

@@ -11,15 +11,15 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// requests counts the requests of one way to drain, from the API server's audit log.
+// requests contains the numbers of a way's requests, from the API server's audit log.
 type requests struct {
 	all, evictions, refused int
 	get, list, watch        int
 	// write counts changes except evictions.
 	write int
-	// pods counts gets of single pods. keeping counts requests about the lease and the record. other counts all requests except those
-	// and evictions.
-	pods, keeping, other int
+	// pods counts gets of single pods. leaseAndRecord counts requests about the lease and the record. other counts all other requests
+	// except evictions, including gets of single pods.
+	pods, leaseAndRecord, other int
 }
 
 // countRequests counts the requests of kubectl and its plugins since the given time.
@@ -31,13 +31,13 @@ func countRequests(ctx context.Context, s *fixture.Fixture, since time.Time) (re
 	var r requests
 	for i := range events {
 		if e := &events[i]; strings.HasPrefix(e.UserAgent, "kubectl") && !e.Received.Before(since) {
-			r.add(e)
+			r.countRequest(e)
 		}
 	}
 	return r, nil
 }
 
-func (r *requests) add(e *controlplane.Event) {
+func (r *requests) countRequest(e *controlplane.Event) {
 	r.all++
 	if e.ResponseStatus.Code == http.StatusTooManyRequests {
 		r.refused++
@@ -60,7 +60,7 @@ func (r *requests) add(e *controlplane.Event) {
 		r.pods++
 		r.other++
 	case slices.Contains([]string{"leases", "configmaps"}, e.ObjectRef.Resource):
-		r.keeping++
+		r.leaseAndRecord++
 	default:
 		r.other++
 	}

@@ -19,50 +19,50 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// figure is the measurement of one way to drain.
+// figure is the measurement of one way to drain the nodes.
 type figure struct {
 	way string
 	ended
 	requests
-	// others is when the last pod had left the nodes without a pod of the broken workload; 0 if there is no such workload.
-	others time.Duration
-	// told is how long after the first drain of a node with such a pod the tool explained what keeps the pod there.
-	told time.Duration
+	// othersEmpty is the time until the last pod had left the nodes without pods of the broken workload; 0 without a broken workload.
+	othersEmpty time.Duration
+	// explained is the time from the first drain of a node with a pod of the broken workload until the tool explained why the pod stays.
+	explained time.Duration
 	// broken lists the moments at which a budget was broken, if the scenario watches budgets.
 	broken []string
-	// cpus is the CPU time of the control plane's programs while the way ran, by name. Programs whose CPU time is unknown are left
-	// out.
+	// cpus contains the CPU time of the control plane's programs while the way ran, by name. It omits programs whose CPU time is
+	// unknown.
 	cpus map[string]time.Duration
 	// busy is the share of the machine's CPU time that was used while the way ran, from 0 to 1; negative if it is unknown.
 	busy float64
 }
 
-// runWays measures every way to drain the scenario's nodes, each on its own control plane, and the tool last. Of several runs of a
-// way, the median by time counts.
-func (b *bench) runWays(ctx context.Context, sc *scenario) ([]figure, error) {
+// measureWays measures every way to drain the scenario's nodes, the tool last. Each run has its own control plane. Of several runs of a
+// way, measureWays returns the one with the median time.
+func (b *bench) measureWays(ctx context.Context, sc *scenario) ([]figure, error) {
 	var figures []figure
 	for _, r := range sc.rivals {
 		if b.alone || (r.heavy && !b.all) {
 			continue
 		}
-		f, err := b.median(ctx, sc, r.way, r.line(sc))
+		f, err := b.measureMedian(ctx, sc, r.way, r.command(sc))
 		if err != nil {
 			return nil, err
 		}
 		figures = append(figures, f)
 	}
-	f, err := b.median(ctx, sc, ours, sc.line())
+	f, err := b.measureMedian(ctx, sc, toolName, sc.command())
 	return append(figures, f), err
 }
 
-func (b *bench) median(ctx context.Context, sc *scenario, way, line string) (figure, error) {
+func (b *bench) measureMedian(ctx context.Context, sc *scenario, way, line string) (figure, error) {
 	times := b.runs
 	if sc.heavy || sc.limit > 0 {
-		times = 1 // it mostly waits
+		times = 1 // a run takes long, and it mostly waits
 	}
 	var runs []figure
 	for range times {
-		f, err := b.once(ctx, sc, way, line)
+		f, err := b.measureOnce(ctx, sc, way, line)
 		if err != nil {
 			return figure{}, fmt.Errorf("measuring %q: %s: %w", sc.name, way, err)
 		}
@@ -72,7 +72,7 @@ func (b *bench) median(ctx context.Context, sc *scenario, way, line string) (fig
 	return runs[len(runs)/2], nil
 }
 
-func (b *bench) once(ctx context.Context, sc *scenario, way, line string) (figure, error) {
+func (b *bench) measureOnce(ctx context.Context, sc *scenario, way, line string) (figure, error) {
 	s, err := fixture.New(ctx, fixture.Options{
 		Log:   os.Stderr,
 		Cloud: awscloud.Options{Boot: max(0, sc.boot-second), NodeReady: second},
@@ -91,18 +91,18 @@ func (b *bench) once(ctx context.Context, sc *scenario, way, line string) (figur
 		return figure{}, err
 	}
 	f := figure{way: way}
-	if _, err := measure(ctx, s, "kubectl nodeupgrade --help >&2"); err != nil { // both programs are then in memory, in whatever order the ways run
+	if _, err := measureCommand(ctx, s, "kubectl nodeupgrade --help >&2"); err != nil { // this loads both programs into memory, so that the order of the ways does not matter
 		return figure{}, err
 	}
-	if err := b.keepLayout(ctx, s, sc.name+"."+strings.ReplaceAll(way, " ", "-")); err != nil {
+	if err := b.storeLayout(ctx, s, sc.name+"."+strings.ReplaceAll(way, " ", "-")); err != nil {
 		return figure{}, err
 	}
-	before, began := takeLoad(s.Cluster), time.Now()
-	f.ended, f.broken, err = sc.measure(ctx, s, way, line)
+	before, began := readLoad(s.Cluster), time.Now()
+	f.ended, f.broken, err = sc.measureWay(ctx, s, way, line)
 	if err != nil {
 		return figure{}, err
 	}
-	f.cpus, f.busy = takeLoad(s.Cluster).since(before)
+	f.cpus, f.busy = readLoad(s.Cluster).since(before)
 	if f.code != 0 && sc.limit == 0 {
 		return figure{}, fmt.Errorf("it ended with %d: %s", f.code, f.stderr)
 	}
@@ -110,13 +110,13 @@ func (b *bench) once(ctx context.Context, sc *scenario, way, line string) (figur
 		return figure{}, err
 	}
 	if sc.broken != nil {
-		f.others, f.told = departures.others(sc.broken.Name).Sub(began), toldAfter(f.stderr, departures.nodesOf(sc.broken.Name), sc.broken.Name)
+		f.othersEmpty, f.explained = departures.lastFromOtherNodes(sc.broken.Name).Sub(began), timeToExplanation(f.stderr, departures.nodesOf(sc.broken.Name), sc.broken.Name)
 	}
-	return f, b.keepEvidence(s, sc.name+"."+strings.ReplaceAll(way, " ", "-"), f.stderr)
+	return f, b.storeEvidence(s, sc.name+"."+strings.ReplaceAll(way, " ", "-"), f.stderr)
 }
 
-// keepLayout writes the pods and their first nodes to a file, one pod a line, if a folder is set.
-func (b *bench) keepLayout(ctx context.Context, s *fixture.Fixture, name string) error {
+// storeLayout writes the pods and their first nodes to a file, one pod a line, if -keep is set.
+func (b *bench) storeLayout(ctx context.Context, s *fixture.Fixture, name string) error {
 	if b.keep == "" {
 		return nil
 	}
@@ -131,8 +131,8 @@ func (b *bench) keepLayout(ctx context.Context, s *fixture.Fixture, name string)
 	return os.WriteFile(filepath.Join(b.keep, name+".layout"), []byte(text.String()), 0o644)
 }
 
-// keepEvidence writes the audit log and the tool's output to files, if a folder is set.
-func (b *bench) keepEvidence(s *fixture.Fixture, name, said string) error {
+// storeEvidence writes the audit log and the tool's output to files, if -keep is set.
+func (b *bench) storeEvidence(s *fixture.Fixture, name, said string) error {
 	if b.keep == "" {
 		return nil
 	}
@@ -146,9 +146,9 @@ func (b *bench) keepEvidence(s *fixture.Fixture, name, said string) error {
 	return os.WriteFile(filepath.Join(b.keep, name+".stderr"), []byte(said), 0o644)
 }
 
-// setUp adds the nodes, then the workloads, then the nodes that take the pods when they leave.
+// setUp adds the outdated nodes, then the workloads, then the current nodes to which the pods will move.
 func (sc *scenario) setUp(ctx context.Context, s *fixture.Fixture) error {
-	if err := sc.addOld(ctx, s); err != nil {
+	if err := sc.addOldNodes(ctx, s); err != nil {
 		return err
 	}
 	for _, w := range sc.workloads {
@@ -160,7 +160,7 @@ func (sc *scenario) setUp(ctx context.Context, s *fixture.Fixture) error {
 		return err
 	}
 	if sc.broken != nil {
-		if err := sc.addBroken(ctx, s); err != nil {
+		if err := sc.addBrokenWorkload(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -172,12 +172,12 @@ func (sc *scenario) setUp(ctx context.Context, s *fixture.Fixture) error {
 	}
 	rested, err := s.WaitUntilIdle(ctx, sc.nodes+sc.spare)
 	if err == nil && !rested {
-		fmt.Fprintf(os.Stderr, "bench: the API server does not come to rest within %s; measuring all the same\n", fixture.StartupLimit)
+		fmt.Fprintf(os.Stderr, "bench: the API server is still busy after %s; measuring anyway\n", fixture.StartupLimit)
 	}
 	return err
 }
 
-func (sc *scenario) addOld(ctx context.Context, s *fixture.Fixture) error {
+func (sc *scenario) addOldNodes(ctx context.Context, s *fixture.Fixture) error {
 	if len(sc.zones) == 0 {
 		if err := s.AddPool(ctx, fixture.Pool{Name: pool, Image: "old", Nodes: sc.nodes}); err != nil {
 			return err
@@ -194,8 +194,8 @@ func (sc *scenario) addOld(ctx context.Context, s *fixture.Fixture) error {
 	return s.AwaitNodes(ctx, "pool="+pool, sc.nodes)
 }
 
-// addBroken adds the broken workload and waits until each of its pods has crashed on a node.
-func (sc *scenario) addBroken(ctx context.Context, s *fixture.Fixture) error {
+// addBrokenWorkload adds the broken workload and waits until each of its pods has crashed on a node.
+func (sc *scenario) addBrokenWorkload(ctx context.Context, s *fixture.Fixture) error {
 	if err := s.Add(ctx, *sc.broken); err != nil {
 		return err
 	}

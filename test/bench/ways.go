@@ -18,37 +18,37 @@ const pool = "bench"
 // rival is a way to drain nodes without the tool.
 type rival struct {
 	way string
-	// each is one of the fixture's ways to drain a pool's nodes.
-	each  string
-	heavy bool
-	// self is true for the tool itself.
-	self bool
+	// drainCommand is fixture.OneByOne or fixture.FourAtOnce.
+	drainCommand string
+	heavy        bool
+	// isTool is true for the tool itself.
+	isTool bool
 }
 
 // The rivals.
 var (
-	loop      = rival{way: "kubectl drain, one by one", each: fixture.OneByOne}
-	four      = rival{way: "xargs -P 4 kubectl drain", each: fixture.FourAtOnce}
-	heavyLoop = rival{way: loop.way, each: loop.each, heavy: true}
+	oneByOne      = rival{way: "kubectl drain, one by one", drainCommand: fixture.OneByOne}
+	fourAtOnce    = rival{way: "xargs -P 4 kubectl drain", drainCommand: fixture.FourAtOnce}
+	heavyOneByOne = rival{way: oneByOne.way, drainCommand: oneByOne.drainCommand, heavy: true}
 )
 
-// ours is the tool's name in the table.
-const ours = "kubectl nodeupgrade"
+// toolName is the tool's name in the table.
+const toolName = "kubectl nodeupgrade"
 
-// line returns the rival's command.
-func (r rival) line(sc *scenario) string {
-	if r.self {
-		return sc.line()
+// command returns the rival's command.
+func (r rival) command(sc *scenario) string {
+	if r.isTool {
+		return sc.command()
 	}
 	var flags []string
 	if sc.limit > 0 {
 		flags = append(flags, "--timeout="+sc.limit.String())
 	}
-	return fixture.DrainLine(pool, r.each, flags...)
+	return fixture.DrainLine(pool, r.drainCommand, flags...)
 }
 
-// line returns the tool's command.
-func (sc *scenario) line() string {
+// command returns the tool's command.
+func (sc *scenario) command() string {
 	line := fixture.UpgradeLine(pool, sc.window)
 	if len(sc.zones) > 0 {
 		line = "kubectl nodeupgrade " + pool + " --settle=0s --yes --progress=json"
@@ -59,7 +59,7 @@ func (sc *scenario) line() string {
 	return line
 }
 
-// ended is the result of a command.
+// ended is the result of a command that has exited.
 type ended struct {
 	took, cpu time.Duration
 	// mib is the largest resident size of any of its processes.
@@ -68,8 +68,8 @@ type ended struct {
 	stderr string
 }
 
-// measure runs a shell line with the fixture's tools. cpu includes all processes that the shell waited for.
-func measure(ctx context.Context, s *fixture.Fixture, line string) (ended, error) {
+// measureCommand runs a shell line with the fixture's tools. Its CPU time includes all processes that the shell waited for.
+func measureCommand(ctx context.Context, s *fixture.Fixture, line string) (ended, error) {
 	var stderr bytes.Buffer
 	cmd := s.Shell(ctx, line)
 	cmd.Stderr = &stderr

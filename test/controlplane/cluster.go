@@ -55,7 +55,7 @@ type Options struct {
 	KWOKParallelism int
 	// Seed, unless nil, fills etcd before the API server starts. This is faster than requests.
 	Seed func(*Seed) error
-	// Still starts only etcd and the API server: no controllers, no scheduler and no kubelets.
+	// OnlyAPIServer starts only etcd and the API server: no controllers, no scheduler and no kubelets.
 	OnlyAPIServer bool
 	// ServiceAccounts enables the admission plugin ServiceAccount: a pod needs its service account, and gets a volume with a token.
 	// Without the plugin, pods can be created before a new namespace has its service account.
@@ -106,7 +106,7 @@ type Cluster struct {
 }
 
 // Start builds the programs if necessary, and starts a control plane on a free port of the loopback interface. It returns when
-// pods can be created in the namespace "default", or, with Still, when the API server is ready. ctx limits only the start: the
+// pods can be created in the namespace "default", or, with OnlyAPIServer, when the API server is ready. ctx limits only the start: the
 // cluster runs until [Cluster.Stop], or until this process exits. On other systems than Linux, a killed process leaves the
 // cluster running.
 //
@@ -143,7 +143,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := whileRunning(ctx, etcd)
+	ctx, cancel := cancelOnExit(ctx, etcd)
 	defer cancel()
 	if err := c.fillEtcd(ctx); err != nil {
 		return err
@@ -276,7 +276,7 @@ func (c *Cluster) tryAPIServer(ctx context.Context, admin keyPair) (err error) {
 }
 
 func (c *Cluster) waitReady(ctx context.Context, server *process) error {
-	ctx, cancel := whileRunning(ctx, server)
+	ctx, cancel := cancelOnExit(ctx, server)
 	defer cancel()
 	return poll(ctx, func(ctx context.Context) error {
 		return c.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
@@ -317,7 +317,7 @@ func (c *Cluster) startClients(ctx context.Context) error {
 		}
 		clients = append(clients, p)
 	}
-	ctx, cancel := whileRunning(ctx, clients...)
+	ctx, cancel := cancelOnExit(ctx, clients...)
 	defer cancel()
 	return poll(ctx, func(ctx context.Context) error {
 		_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})

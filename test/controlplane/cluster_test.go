@@ -17,23 +17,23 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// TestCluster runs all subtests on one cluster, each with its own namespace and nodes.
-func TestCluster(t *testing.T) {
+// TestPodsNodesAndEvictions runs all subtests on one cluster, each with its own namespace and nodes.
+func TestPodsNodesAndEvictions(t *testing.T) {
 	t.Parallel()
 	c := ForTest(t, Options{})
 	for name, test := range map[string]func(*testing.T, *space){
-		"PodIsReadyAfterItsTime":     testPodIsReadyAfterItsTime,
+		"PodIsReadyAfterGivenTime":   testPodIsReadyAfterGivenTime,
 		"PodOfTerseKubelet":          testPodOfTerseKubelet,
-		"PodLooksAsAKubeletMakesIt":  testPodLooksAsAKubeletMakesIt,
+		"PodStatusIsLikeAKubelets":   testPodStatusIsLikeAKubelets,
 		"PodNeverReady":              testPodNeverReady,
 		"PodInCrashLoop":             testPodInCrashLoop,
 		"PodCrashesOnSomeNodes":      testPodCrashesOnSomeNodes,
 		"PodWithReadinessGate":       testPodWithReadinessGate,
 		"PodCompletes":               testPodCompletes,
 		"PodNeverGone":               testPodNeverGone,
-		"PodGoneAtItsMoment":         testPodGoneAtItsMoment,
+		"ChangeDelaysNoTermination":  testChangeDelaysNoTermination,
 		"PodWithFinalizer":           testPodWithFinalizer,
-		"StatefulSetPodComesBack":    testStatefulSetPodComesBack,
+		"NewPodWithSameName":         testNewPodWithSameNameIsIndependent,
 		"EvictedPodIsReplaced":       testEvictedPodIsReplaced,
 		"EvictionAgainstBudget":      testEvictionAgainstBudget,
 		"EvictionOfAnotherUID":       testEvictionOfAnotherUID,

@@ -13,7 +13,7 @@
 //
 // Scheduling, eviction, budgets, admission, taints, garbage collection and the audit log are real. The stages in stages.yaml
 // simulate the kubelets, and the annotations below control them. No image is pulled, no probe is called and no preStop hook runs.
-// A pod's grace period has no effect, except that grace 0 removes the pod at once.
+// A pod's grace period has no effect, except that a grace period of 0 removes the pod immediately.
 //
 // The programs come from a nested module, kubernetes/. k8s.io/kubernetes needs replace lines, and with these "go install" could
 // not install this module. The nested module's versions are those of this module, so that shared packages are compiled once.

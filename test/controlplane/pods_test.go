@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func testPodIsReadyAfterItsTime(t *testing.T, s *space) {
+func testPodIsReadyAfterGivenTime(t *testing.T, s *space) {
 	s.addNode(t, "a")
 	start := time.Now()
 	s.createDeployment(t, 2, map[string]string{AnnotationReadyAfter: "1500ms"})
@@ -47,7 +47,7 @@ func testPodOfTerseKubelet(t *testing.T, s *space) {
 	}
 }
 
-func testPodLooksAsAKubeletMakesIt(t *testing.T, s *space) {
+func testPodStatusIsLikeAKubelets(t *testing.T, s *space) {
 	node := s.addNode(t, "a")
 	s.createPod(t, "full", nil, func(p *corev1.Pod) {
 		always := corev1.ContainerRestartPolicyAlways
@@ -199,8 +199,8 @@ func testPodNeverGone(t *testing.T, s *space) {
 	s.waitForDeletion(t, never)
 }
 
-// testPodGoneAtItsMoment checks that a change of a terminating pod does not delay its end.
-func testPodGoneAtItsMoment(t *testing.T, s *space) {
+// testChangeDelaysNoTermination checks that a change of a terminating pod does not delay its end.
+func testChangeDelaysNoTermination(t *testing.T, s *space) {
 	s.addNode(t, "a")
 	moment := time.Now().Add(3 * time.Second)
 	pod := s.createPod(t, "late", map[string]string{AnnotationGoneAfter: moment.Format(time.RFC3339Nano)})
@@ -226,8 +226,8 @@ func testPodWithFinalizer(t *testing.T, s *space) {
 	s.waitForDeletion(t, pod)
 }
 
-// testStatefulSetPodComesBack checks that changes for an evicted pod do not affect the new pod with the same name.
-func testStatefulSetPodComesBack(t *testing.T, s *space) {
+// testNewPodWithSameNameIsIndependent checks that changes for an evicted pod do not affect the new pod with the same name.
+func testNewPodWithSameNameIsIndependent(t *testing.T, s *space) {
 	s.addNode(t, "a")
 	template := s.podTemplate(map[string]string{AnnotationGoneAfter: "100ms"})
 	_, err := s.Client().AppsV1().StatefulSets(s.name).Create(t.Context(), &appsv1.StatefulSet{

@@ -85,8 +85,8 @@ func (p *process) exitError() error {
 	return fmt.Errorf("running %s: it ended, %s; the end of %s:\n%s", p.name, p.end, p.log, readTail(p.log, 20))
 }
 
-// whileRunning returns a context that ends as soon as one of the processes exits. Its cause is the error of that process.
-func whileRunning(ctx context.Context, processes ...*process) (context.Context, context.CancelFunc) {
+// cancelOnExit returns a context that ends as soon as one of the processes exits. Its cause is the error of that process.
+func cancelOnExit(ctx context.Context, processes ...*process) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	for _, p := range processes {
 		go func() {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// parentDir is an environment variable. If it is set, this test binary is the parent process of TestProcessDiesWithItsParent.
+// parentDir is an environment variable. If it is set, this test binary is the parent process of TestProcessIsKilledWithItsParent.
 const parentDir = "CONTROLPLANE_TEST_PARENT_DIR"
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func runAsParent(dir string) (exitCode int) {
 	return 1
 }
 
-func TestProcessDiesWithItsParent(t *testing.T) {
+func TestProcessIsKilledWithItsParent(t *testing.T) {
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), parentDir+"="+t.TempDir())
 	out, err := parent.StdoutPipe()

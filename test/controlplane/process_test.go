@@ -38,7 +38,7 @@ func TestErrorOfAnExitedProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := whileRunning(t.Context(), p)
+	ctx, cancel := cancelOnExit(t.Context(), p)
 	defer cancel()
 	<-ctx.Done()
 	got := context.Cause(ctx).Error()
@@ -50,7 +50,7 @@ func TestErrorOfAnExitedProcess(t *testing.T) {
 	killAll([]*process{p}) // it has already exited, so kill must return
 }
 
-func TestMissingProgram(t *testing.T) {
+func TestStartOfMissingProgramFails(t *testing.T) {
 	if _, err := startProcess(t.TempDir(), "/missing/etcd", nil); err == nil {
 		t.Error("starting a program that does not exist succeeded")
 	}

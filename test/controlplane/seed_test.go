@@ -37,8 +37,8 @@ func TestSeededObjectsAreReadThroughAPIServer(t *testing.T) {
 	}
 }
 
-// TestStartFailsWithAWrongSeed checks that the cluster does not start with a wrong object.
-func TestStartFailsWithAWrongSeed(t *testing.T) {
+// TestStartFailsWithInvalidSeed checks that the cluster does not start if Seed writes an object that is too large for etcd.
+func TestStartFailsWithInvalidSeed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipping: -short starts no control plane")
 	}
@@ -46,6 +46,6 @@ func TestStartFailsWithAWrongSeed(t *testing.T) {
 		return s.Put("pods", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: string(make([]byte, 2<<20))}})
 	}})
 	if err == nil {
-		t.Error("it started with an object that is larger than etcd takes")
+		t.Error("the cluster started although an object is too large for etcd")
 	}
 }

@@ -22,7 +22,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// waitLimit limits each wait. It is much longer than any step takes on a busy machine.
+// waitLimit is the time limit of each wait. It is much longer than any step takes on a busy machine.
 const waitLimit = time.Minute
 
 // space is a subtest's part of the cluster: a namespace, and nodes with the namespace's name as a label.

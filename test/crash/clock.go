@@ -37,7 +37,7 @@ const (
 // the source does not contain readsRuntimeClock exactly once.
 func withSettableClock(source string) (string, error) {
 	if n := strings.Count(source, readsRuntimeClock); n != 1 {
-		return "", fmt.Errorf("time.go of %s reads the clocks %d times with %q, not once: bring test/crash/clock.go up to date", runtime.Version(), n, readsRuntimeClock)
+		return "", fmt.Errorf("time.go of %s reads the clocks %d times with %q, not once: update test/crash/clock.go", runtime.Version(), n, readsRuntimeClock)
 	}
 	return strings.Replace(source, readsRuntimeClock, readsSettableClock, 1), nil
 }

@@ -30,7 +30,8 @@ func TestRuntimeClockIsPatchedToBeSettable(t *testing.T) {
 	}
 }
 
-// TestSettingTheClockChangesOnlyWallTime checks that setting the clock of a running command changes its wall clock, and does not change its monotonic clock.
+// TestSettingTheClockChangesOnlyWallTime checks that setting the clock of a running command changes its wall clock, but not its
+// monotonic clock.
 func TestSettingTheClockChangesOnlyWallTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it compiles the standard library, which -short leaves out")

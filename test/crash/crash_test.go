@@ -39,8 +39,8 @@ func TestSampleOfInterruptedUpgrades(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		drained, deleted := numberOfFirst(t, writes, "/eviction"), numberOfFirst(t, writes, "TerminateInstanceInAutoScalingGroup")
-		outcomes := c.runSample(t, s, []point{{deleted, lose}, {drained, rollback}})
+		drained, deleted := indexOfFirstWrite(t, writes, "/eviction"), indexOfFirstWrite(t, writes, "TerminateInstanceInAutoScalingGroup")
+		outcomes := c.runSample(t, s, []point{{deleted, loseAnswer}, {drained, rollback}})
 		if outcomes[1].carriedOut != record.VerbRollback {
 			t.Error("the upgrade was not rolled back during the drain")
 		}
@@ -48,7 +48,7 @@ func TestSampleOfInterruptedUpgrades(t *testing.T) {
 	t.Run("managed", func(t *testing.T) {
 		t.Parallel()
 		c := setup{counts: []int{1, 1}, managed: true}
-		for _, o := range c.runSample(t, s, []point{{4, kill}, {5, lose}}) {
+		for _, o := range c.runSample(t, s, []point{{4, killTool}, {5, loseAnswer}}) {
 			if want := []string{"/configmaps", "/update-version"}[o.point.n-4]; !strings.HasSuffix(o.writeAtPoint(), want) {
 				t.Errorf("%s is %s, want %s", o.point, o.writeAtPoint(), want)
 			}
@@ -82,18 +82,18 @@ func samplePoints(t *testing.T, writes []string) []point {
 	t.Helper()
 	var points []point
 	for fault, kinds := range map[fault][]string{
-		kill: {"LaunchInstances"},
-		lose: {"/eviction"},
+		killTool:   {"LaunchInstances"},
+		loseAnswer: {"/eviction"},
 	} {
 		for _, kind := range kinds {
-			points = append(points, point{numberOfFirst(t, writes, kind), fault})
+			points = append(points, point{indexOfFirstWrite(t, writes, kind), fault})
 		}
 	}
 	return points
 }
 
-// numberOfFirst returns the number of the first write of the kind.
-func numberOfFirst(t *testing.T, writes []string, kind string) int {
+// indexOfFirstWrite returns the number of the first write of the kind.
+func indexOfFirstWrite(t *testing.T, writes []string, kind string) int {
 	t.Helper()
 	i := slices.IndexFunc(writes, func(write string) bool { return strings.Contains(write, kind) })
 	if i < 0 {
@@ -108,15 +108,15 @@ func TestInterruptionPointsFollowFlags(t *testing.T) {
 		writes int
 		want   []point
 	}{
-		"all":                     {options{how: kill, from: 1, every: 1}, 3, []point{{1, kill}, {2, kill}, {3, kill}}},
-		"from the middle":         {options{how: kill, from: 2, every: 1}, 3, []point{{2, kill}, {3, kill}}},
-		"to the middle":           {options{how: kill, from: 1, to: 2, every: 1}, 3, []point{{1, kill}, {2, kill}}},
-		"to beyond the end":       {options{how: kill, from: 3, to: 9, every: 1}, 3, []point{{3, kill}}},
-		"every second":            {options{how: kill, from: 1, every: 2}, 4, []point{{1, kill}, {3, kill}}},
-		"answers are lost":        {options{how: lose, from: 2, every: 1}, 2, []point{{2, lose}}},
-		"a few, spread":           {options{how: stop, from: 1, every: 1, few: 2}, 7, []point{{1, stop}, {4, stop}}},
-		"more than there are":     {options{how: stop, from: 1, every: 1, few: 5}, 2, []point{{1, stop}, {2, stop}}},
-		"none that there is":      {options{how: kill, from: 4, every: 1}, 3, nil},
+		"all":                     {options{how: killTool, from: 1, every: 1}, 3, []point{{1, killTool}, {2, killTool}, {3, killTool}}},
+		"from the middle":         {options{how: killTool, from: 2, every: 1}, 3, []point{{2, killTool}, {3, killTool}}},
+		"to the middle":           {options{how: killTool, from: 1, to: 2, every: 1}, 3, []point{{1, killTool}, {2, killTool}}},
+		"to beyond the end":       {options{how: killTool, from: 3, to: 9, every: 1}, 3, []point{{3, killTool}}},
+		"every second":            {options{how: killTool, from: 1, every: 2}, 4, []point{{1, killTool}, {3, killTool}}},
+		"answers are lost":        {options{how: loseAnswer, from: 2, every: 1}, 2, []point{{2, loseAnswer}}},
+		"a few, spread":           {options{how: haltTool, from: 1, every: 1, few: 2}, 7, []point{{1, haltTool}, {4, haltTool}}},
+		"more than there are":     {options{how: haltTool, from: 1, every: 1, few: 5}, 2, []point{{1, haltTool}, {2, haltTool}}},
+		"none that there is":      {options{how: killTool, from: 4, every: 1}, 3, nil},
 		"nothing is ever changed": {options{from: 1, every: 1}, 0, nil},
 	}
 	for name, c := range cases {
@@ -135,10 +135,10 @@ func TestProxyFindsTheWriteToInterrupt(t *testing.T) {
 		writes []string
 		want   []bool
 	}{
-		"the second":                       {point{2, kill}, []string{node, node, node}, []bool{false, true, false}},
+		"the second":                       {point{2, killTool}, []string{node, node, node}, []bool{false, true, false}},
 		"none":                             {point{}, []string{node, node}, []bool{false, false}},
-		"the lease":                        {point{1, clock}, []string{lease, node}, []bool{true, false}},
-		"the next that is not the lease's": {point{1, ahead}, []string{lease, lease, node, node}, []bool{false, false, true, false}},
+		"the lease":                        {point{1, haltAndClockForward}, []string{lease, node}, []bool{true, false}},
+		"the next that is not the lease's": {point{1, secondClockAhead}, []string{lease, lease, node, node}, []bool{false, false, true, false}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -155,14 +155,14 @@ func TestProxyFindsTheWriteToInterrupt(t *testing.T) {
 	}
 }
 
-func TestDifferences(t *testing.T) {
+func TestDifferencesBetweenStatesAreListed(t *testing.T) {
 	cases := map[string]struct {
 		found, wanted state
 		want          string
 	}{
 		"none":             {state{"a": "1"}, state{"a": "1"}, ""},
 		"another":          {state{"a": "2"}, state{"a": "1"}, `a: "2", want "1"`},
-		"not looked at":    {state{}, state{"a": "1"}, `a: "", want "1"`},
+		"not found":        {state{}, state{"a": "1"}, `a: "", want "1"`},
 		"nothing expected": {state{"b": "2"}, state{"a": ""}, `b: "2", want ""`},
 		"several, by name": {state{"b": "2", "a": "1"}, state{}, `a: "1", want ""; b: "2", want ""`},
 	}
@@ -184,11 +184,11 @@ func TestActionsNotDoneExactlyOnceAreReported(t *testing.T) {
 		"each once":        {map[string]int{"a": 1, "b": 1}, map[string]bool{"a": true, "b": true}, ""},
 		"one twice":        {map[string]int{"a": 2}, map[string]bool{"a": true}, "a 2 times"},
 		"one never":        {nil, map[string]bool{"a": true}, "a 0 times"},
-		"one that was not": {map[string]int{"a": 1}, nil, "a, which was not to go, 1 times"},
+		"one not due":      {map[string]int{"a": 1}, nil, "a, which was not due, 1 times"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := describeNotOnce(c.times, c.due); got != c.want {
+			if got := describeWrongCounts(c.times, c.due); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -220,9 +220,9 @@ func TestGroupSizesOutOfBoundsAreReported(t *testing.T) {
 
 func TestReportListsProblemsOfInterruptedUpgrades(t *testing.T) {
 	outcomes := []outcome{
-		{point: point{1, kill}, writes: []string{"POST /a", "PUT /b"}},
-		{point: point{2, kill}, writes: []string{"POST /a", "PUT /b"}, problems: []string{"nodes: x", "lease: y"}},
-		{point: point{3, kill}, writes: []string{"POST /a", "PUT /b"}},
+		{point: point{1, killTool}, writes: []string{"POST /a", "PUT /b"}},
+		{point: point{2, killTool}, writes: []string{"POST /a", "PUT /b"}, problems: []string{"nodes: x", "lease: y"}},
+		{point: point{3, killTool}, writes: []string{"POST /a", "PUT /b"}},
 	}
 	var lines []string
 	for i := range outcomes {

@@ -11,18 +11,18 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// expected returns the state that the upgrade must leave behind. After an abort, it takes some values from found, because they may
+// expectedState returns the state that the upgrade must leave behind. After an abort, it takes some values from found, because they may
 // vary.
-func (t *testCase) expected(found state) state {
+func (t *testCase) expectedState(found state) state {
 	nodes := len(t.before.instances)
 	done := record.Record{Phase: record.PhaseDone, Result: record.Succeeded, Total: nodes, Replaced: nodes}
-	expected := t.before.expected()
+	expected := t.before.expectedState()
 	switch {
 	case t.carriedOut == record.VerbRollback:
 		return t.expectedAfterRollback()
 	case t.carriedOut == record.VerbAbort:
 		return t.expectedAfterAbort(found)
-	case t.managed: // EKS must be asked to begin exactly once
+	case t.managed: // the update must be started exactly once
 		expected["record"], expected["updates"] = describeRecord(done), "1 begun, 1 token"
 	case t.strategy == string(record.BlueGreen):
 		done.Suspended = []string{"AZRebalance", "AlarmNotification", "ScheduledActions"}

@@ -24,26 +24,25 @@ const (
 type fault string
 
 const (
-	// kill kills the tool after the server has answered.
-	kill fault = "kill"
-	// lose closes the connection instead of passing on the answer.
-	lose fault = "lose"
-	// stop halts the tool after the server has answered. A second process of the same command takes the upgrade over after the lease
+	// killTool kills the tool after the server has answered.
+	killTool fault = "kill"
+	// loseAnswer closes the connection instead of passing on the answer.
+	loseAnswer fault = "lose"
+	// haltTool halts the tool after the server has answered. A second process of the same command takes the upgrade over after the lease
 	// has expired. The first process continues after the second has ended.
-	stop fault = "stop"
-	// down makes the API server unreachable for a minute after it has answered.
-	down fault = "down"
-	// pair starts the same command twice at the same time. The point's number distinguishes the pairs.
-	pair fault = "pair"
-	// clock does what stop does, and sets the halted tool's wall clock forward before the tool continues.
-	clock fault = "clock"
-	// back does what stop does, and sets the halted tool's wall clock back before the tool continues. By that clock the lease is valid
-	// for another hour.
-	back fault = "back"
-	// ahead starts a second process of the same command after the server has answered. The second process has a wall clock that is
-	// ahead. The first process gets the answer after the second has ended. If the write is a write of the lease, the fault waits for
-	// the next write.
-	ahead fault = "ahead"
+	haltTool fault = "stop"
+	// serverDown makes the API server unreachable for a minute after it has answered.
+	serverDown fault = "down"
+	// startedTwice starts the same command twice at the same time. The point's number distinguishes the pairs.
+	startedTwice fault = "pair"
+	// haltAndClockForward is haltTool, and also sets the halted tool's wall clock forward before the tool continues.
+	haltAndClockForward fault = "clock"
+	// haltAndClockBack is haltTool, and also sets the halted tool's wall clock back before the tool continues. By that clock the lease is
+	// valid for another hour.
+	haltAndClockBack fault = "back"
+	// secondClockAhead starts a second process of the same command after the server has answered. Its wall clock is ahead. The first
+	// process gets the answer after the second has exited. If the write is a write of the lease, the fault is injected at the next write.
+	secondClockAhead fault = "ahead"
 	// pause, rollback, complete and abort kill the tool, and then run a command with the verb. If that command is refused, the same
 	// upgrade command continues.
 	pause    fault = "pause"
@@ -52,31 +51,35 @@ const (
 	abort    fault = "abort"
 )
 
-// outage is how long the API server is unreachable: as long as a lease lasts.
+// outage is how long the API server is unreachable. It equals the duration of a lease.
 const outage = time.Minute
 
 func faults() []fault {
-	return []fault{kill, lose, stop, down, pair, clock, back, ahead, pause, rollback, complete, abort}
+	return []fault{killTool, loseAnswer, haltTool, serverDown, startedTwice, haltAndClockForward, haltAndClockBack, secondClockAhead, pause, rollback, complete, abort}
 }
 
 // killsCommand reports whether the tool is killed.
-func (f fault) killsCommand() bool { return f == kill || f.followingVerb() != "" }
+func (f fault) killsCommand() bool { return f == killTool || f.followingVerb() != "" }
 
 // haltsCommand reports whether the tool is halted until another process has ended the upgrade.
-func (f fault) haltsCommand() bool { return f == stop || f == clock || f == back }
+func (f fault) haltsCommand() bool {
+	return f == haltTool || f == haltAndClockForward || f == haltAndClockBack
+}
 
 // setsClock reports whether the clock of one of the commands is set forward or back.
-func (f fault) setsClock() bool { return f == clock || f == back || f == ahead }
+func (f fault) setsClock() bool {
+	return f == haltAndClockForward || f == haltAndClockBack || f == secondClockAhead
+}
 
 // runToEnd runs the upgrade with the fault until the upgrade has ended. It returns the exit code of the command that ended it.
 func (t *testCase) runToEnd(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
 	switch t.point.fault {
-	case pair:
-		return t.startTwice(ctx)
-	case ahead:
-		return t.startSecond(ctx)
+	case startedTwice:
+		return t.runTwoTogether(ctx)
+	case secondClockAhead:
+		return t.runSecondWithClockAhead(ctx)
 	default:
 		return t.runWithFault(ctx)
 	}
@@ -113,7 +116,7 @@ func (t *testCase) runWithFault(ctx context.Context) (int, error) {
 	}()
 	select {
 	case <-halted:
-		return t.takeOver(ctx, process, proxy, func() (int, error) { <-ended; return code, err })
+		return t.takeOverHaltedUpgrade(ctx, process, proxy, func() (int, error) { <-ended; return code, err })
 	case <-ended:
 	}
 	t.writes = proxy.allWrites()
@@ -136,25 +139,25 @@ func (t *testCase) env(proxy *proxy) ([]string, error) {
 	if t.older != "" {
 		env = append(env, "PATH="+t.older+string(os.PathListSeparator)+os.Getenv("PATH")) // kubectl itself is started by its path, and finds the plugin by PATH
 	}
-	if t.point.fault != clock && t.point.fault != back {
+	if t.point.fault != haltAndClockForward && t.point.fault != haltAndClockBack {
 		return env, nil
 	}
 	onClock, err := t.prepareClock(0)
 	return append(env, onClock...), err
 }
 
-// takeOver runs the same command until the upgrade has ended. After that, the halted process continues. It must notice that it has
-// lost the lease, and none of its writes may have an effect.
-func (t *testCase) takeOver(ctx context.Context, halted *fixture.Process, proxy *proxy, wait func() (int, error)) (int, error) {
+// takeOverHaltedUpgrade runs the same command until the upgrade has ended. After that, it lets the halted process continue. This process
+// must notice that it has lost the lease, and none of its writes may have an effect.
+func (t *testCase) takeOverHaltedUpgrade(ctx context.Context, halted *fixture.Process, proxy *proxy, wait func() (int, error)) (int, error) {
 	var other strings.Builder
 	code, err := t.Start(ctx, io.Discard, &other, nil, t.args()...).Wait()
 	t.writes = proxy.allWrites()
 	had := len(proxy.writesWithEffect())
 	left, leftErr := t.lease(ctx)
 	switch t.point.fault {
-	case clock:
+	case haltAndClockForward:
 		leftErr = errors.Join(leftErr, t.wallClock().setForward(clockShift))
-	case back:
+	case haltAndClockBack:
 		leftErr = errors.Join(leftErr, t.wallClock().setForward(-clockShift))
 	}
 	_ = halted.Continue() // its exit code shows an error
@@ -179,9 +182,9 @@ func (t *testCase) takeOver(ctx context.Context, halted *fixture.Process, proxy 
 	return code, nil
 }
 
-// startSecond starts a second process with a clock that is ahead, while the first continues. By its clock the lease expired long ago.
-// The second process must report that the first holds the lease, or that nothing is left to do. It must change nothing.
-func (t *testCase) startSecond(ctx context.Context) (int, error) {
+// runSecondWithClockAhead runs a second process with a clock that is ahead, while the first continues. By this clock the lease expired
+// long ago. The second process must report that the first holds the lease, or that nothing is left to do. It must change nothing.
+func (t *testCase) runSecondWithClockAhead(ctx context.Context) (int, error) {
 	onClock, err := t.prepareClock(clockShift)
 	if err != nil {
 		return 0, err
@@ -218,14 +221,14 @@ func (t *testCase) startSecond(ctx context.Context) (int, error) {
 			t.misbehaviour = append(t.misbehaviour, "the command whose clock is ahead wrote: "+write)
 		}
 		return code, errors.Join(err, second.err)
-	default: // the last write, the return of the lease, was not reached
+	default: // the last write, the release of the lease, was not reached
 		t.writes = t.writes[:min(len(t.writes), t.point.n-1)]
 		return code, err
 	}
 }
 
-// startTwice starts two processes at the same time. One must continue, and the other must report that the first holds the lease.
-func (t *testCase) startTwice(ctx context.Context) (int, error) {
+// runTwoTogether starts two processes at the same time. One must run the upgrade. The other must report that the first holds the lease.
+func (t *testCase) runTwoTogether(ctx context.Context) (int, error) {
 	one := t.Start(ctx, io.Discard, &t.stderr, nil, t.args()...)
 	var other strings.Builder
 	two := t.Start(ctx, io.Discard, &other, nil, t.args()...)

@@ -32,7 +32,7 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar((*string)(&o.how), "how", string(kill), fmt.Sprintf("What happens at the write, one of %q", faults()))
+	flag.StringVar((*string)(&o.how), "how", string(killTool), fmt.Sprintf("What happens at the write, one of %q", faults()))
 	flag.IntVar(&o.from, "from", 1, "The first write to try")
 	flag.IntVar(&o.to, "to", 0, "The last write to try; 0 for the last there is")
 	flag.IntVar(&o.every, "every", 1, "Try every so manieth write")
@@ -117,8 +117,8 @@ func (c setup) runAll(ctx context.Context, s *fixture.Fixture, points []point, a
 	})
 }
 
-// summarize prints how many upgrades ended well, and returns an error unless all did. An upgrade that did not reach its point does not
-// count.
+// summarize prints how many upgrades ended as an undisturbed one, and returns an error if one did not or none counts. Upgrades that did
+// not reach their point do not count.
 func summarize(out io.Writer, outcomes []outcome, took time.Duration) error {
 	well, tried, obeyed := 0, 0, 0
 	for i := range outcomes {

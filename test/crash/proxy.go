@@ -50,17 +50,17 @@ func openProxy(ctx context.Context, s *fixture.Fixture, at point, inject func())
 		return nil, err
 	}
 	p.cluster.Number(func(r *http.Request) bool { return p.numberWrite(r.Method + " " + r.URL.Path) })
-	p.cluster.Took(func(r *http.Request) { p.noteEffect(r.Method + " " + r.URL.Path) })
+	p.cluster.Took(func(r *http.Request) { p.recordEffect(r.Method + " " + r.URL.Path) })
 	p.cloud.Number(func(r *http.Request) bool {
 		write := strings.TrimSpace(hostile.Operation(r) + " " + r.FormValue("InstanceId"))
-		p.noteEffect(write)
+		p.recordEffect(write)
 		return p.numberWrite(write)
 	})
 	for _, front := range []*hostile.Front{p.cluster, p.cloud} {
 		switch { // meet accepts only one write
-		case at.fault == lose:
+		case at.fault == loseAnswer:
 			front.Lose(1)
-		case at.fault == down:
+		case at.fault == serverDown:
 			front.After(1, func() { p.cluster.Down(outage) })
 		case inject != nil:
 			front.After(1, inject)
@@ -74,15 +74,15 @@ func (p *proxy) numberWrite(write string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.writes = append(p.writes, write)
-	if p.pointReached || p.point.n == 0 || len(p.writes) < p.point.n || (p.point.fault == ahead && isLeaseWrite(write)) {
+	if p.pointReached || p.point.n == 0 || len(p.writes) < p.point.n || (p.point.fault == secondClockAhead && isLeaseWrite(write)) {
 		return false
 	}
 	p.pointReached = true
 	return true
 }
 
-// noteEffect records a write that had an effect.
-func (p *proxy) noteEffect(write string) {
+// recordEffect records a write that had an effect.
+func (p *proxy) recordEffect(write string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.effective = append(p.effective, write)
@@ -95,7 +95,7 @@ func (p *proxy) writesWithEffect() []string {
 	return slices.Clone(p.effective)
 }
 
-// isLeaseWrite reports whether a write creates, takes, renews or returns a lease.
+// isLeaseWrite reports whether a write creates, acquires, renews or releases a lease.
 func isLeaseWrite(write string) bool { return strings.Contains(write, "/leases") }
 
 // allWrites returns the writes so far.

@@ -76,12 +76,12 @@ type testCase struct {
 	// scaling is the name of the Auto Scaling group.
 	scaling string
 	before  snapshot
-	// stderr is what the commands wrote to stderr. writes is the list of the first command's writes.
+	// stderr contains the stderr of the commands. writes lists the first command's writes.
 	stderr bytes.Buffer
 	writes []string
 	// misbehaviour lists wrong actions of a command that the final state does not show.
 	misbehaviour []string
-	// carriedOut is the verb that was carried out; "" for none.
+	// carriedOut is the verb that succeeded; "" for none.
 	carriedOut  record.Verb
 	finalRecord record.Record
 }
@@ -106,17 +106,19 @@ type outcome struct {
 	writes []string
 	// problems lists the differences from the state that an undisturbed upgrade leaves behind.
 	problems []string
-	// carriedOut is the verb that was carried out; "" for none.
+	// carriedOut is the verb that succeeded; "" for none.
 	carriedOut record.Verb
 }
 
 // isReached reports whether the upgrade made the point's write.
-func (o *outcome) isReached() bool { return o.point.fault == pair || len(o.writes) >= o.point.n }
+func (o *outcome) isReached() bool {
+	return o.point.fault == startedTwice || len(o.writes) >= o.point.n
+}
 
 // writeAtPoint returns the write at the point.
 func (o *outcome) writeAtPoint() string {
-	if o.point.fault == pair {
-		return "two at once"
+	if o.point.fault == startedTwice {
+		return "two processes at the same time"
 	}
 	return o.writes[o.point.n-1]
 }
@@ -145,7 +147,7 @@ func (c setup) runUndisturbed(ctx context.Context, s *fixture.Fixture) ([]string
 // run upgrades a new group, injects the fault at the point, continues the upgrade, and compares the final state with the expected one.
 // It returns an error if a step before the comparison failed.
 func (c setup) run(ctx context.Context, shared *fixture.Fixture, p point) (outcome, error) {
-	own, err := shared.In(ctx, c.nameAt(p))
+	own, err := shared.InNamespace(ctx, c.nameAt(p))
 	if err != nil {
 		return outcome{}, err
 	}
@@ -174,7 +176,7 @@ func (c setup) run(ctx context.Context, shared *fixture.Fixture, p point) (outco
 		return outcome{}, err
 	}
 	after["budgets below their need"] = strings.Join(broken, ", ")
-	o := outcome{point: p, writes: t.writes, problems: append(t.misbehaviour, differences(after, t.expected(after))...), carriedOut: t.carriedOut}
+	o := outcome{point: p, writes: t.writes, problems: append(t.misbehaviour, differences(after, t.expectedState(after))...), carriedOut: t.carriedOut}
 	if err := t.storeOutput(o); err != nil {
 		return outcome{}, err
 	}

@@ -68,12 +68,12 @@ func (t *testCase) takeSnapshot(ctx context.Context) (snapshot, error) {
 			p.pods[string(pods[i].UID)] = true
 		}
 	}
-	p.ready = readyPods(pods)
+	p.ready = countReadyPods(pods)
 	return p, nil
 }
 
-// expected returns the state that an upgrade must leave behind: all nodes are current, and everything else is as before.
-func (p *snapshot) expected() state {
+// expectedState returns the state that an upgrade must leave behind: all nodes are current, and everything else is as before.
+func (p *snapshot) expectedState() state {
 	return state{
 		"budgets below their need": "",
 		"sizes":                    describeSizes(p.group),
@@ -137,7 +137,7 @@ func (t *testCase) readCloud(ctx context.Context, found state) error {
 			times[id]++
 		}
 	}
-	found["terminated other than once"] = describeNotOnce(times, due)
+	found["terminated other than once"] = describeWrongCounts(times, due)
 	if !t.managed {
 		return nil
 	}
@@ -161,9 +161,9 @@ func describeSizes(g awscloud.GroupStatus) string {
 	return fmt.Sprintf("min %d, max %d, desired %d, zones %v", g.Min, g.Max, g.Desired, g.Zones)
 }
 
-// describeNotOnce lists the instances or pods in due that were not removed exactly once, and other instances or pods that were
-// removed.
-func describeNotOnce(times map[string]int, due map[string]bool) string {
+// describeWrongCounts lists the instances or pods in due that were not removed exactly once, and all others that were removed. times
+// contains how often each was removed.
+func describeWrongCounts(times map[string]int, due map[string]bool) string {
 	var all []string
 	for id := range due {
 		if times[id] != 1 {
@@ -172,7 +172,7 @@ func describeNotOnce(times map[string]int, due map[string]bool) string {
 	}
 	for id, n := range times {
 		if !due[id] {
-			all = append(all, fmt.Sprintf("%s, which was not to go, %d times", id, n))
+			all = append(all, fmt.Sprintf("%s, which was not due, %d times", id, n))
 		}
 	}
 	slices.Sort(all)
@@ -205,14 +205,14 @@ func (t *testCase) readPods(ctx context.Context, found state) error {
 	if err != nil {
 		return err
 	}
-	found["ready pods"] = fmt.Sprint(readyPods(pods))
+	found["ready pods"] = fmt.Sprint(countReadyPods(pods))
 	evictions, err := t.Evictions(ctx)
 	if err != nil {
 		return err
 	}
 	times := map[string]int{}
 	due := t.removedByTool(t.before.pods)
-	if t.carriedOut != "" { // which pods had to go depends on the point
+	if t.carriedOut != "" { // which pods had to move depends on the point
 		due = map[string]bool{}
 		for uid := range evictions.Accepted {
 			due[string(uid)] = true
@@ -224,7 +224,7 @@ func (t *testCase) readPods(ctx context.Context, found state) error {
 	for uid, n := range evictions.Accepted {
 		times[string(uid)] = n
 	}
-	found["evicted more than once"] = describeNotOnce(times, due)
+	found["evicted more than once"] = describeWrongCounts(times, due)
 	return nil
 }
 
@@ -236,7 +236,7 @@ func (t *testCase) pods(ctx context.Context) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-func readyPods(pods []corev1.Pod) map[string]int {
+func countReadyPods(pods []corev1.Pod) map[string]int {
 	ready := map[string]int{}
 	for i := range pods {
 		if pod := &pods[i]; drain.OwnerKind(pod) != "DaemonSet" && drain.Ready(pod) && pod.DeletionTimestamp == nil {

@@ -59,7 +59,7 @@ func (t *testCase) runVerb(ctx context.Context, verb record.Verb) (int, error) {
 // expectedAfterRollback returns the expected state of a group after a rollback: the state before the upgrade, with all nodes of the
 // old revision.
 func (t *testCase) expectedAfterRollback() state {
-	expected := t.before.expected()
+	expected := t.before.expectedState()
 	expected["nodes"] = fmt.Sprintf("0 current, %d outdated", len(t.before.instances))
 	expected["record"] = describeRecord(record.Record{
 		Phase: record.PhaseDone, Result: record.Succeeded, Message: "rolled back to " + t.scaling + ":1",
@@ -71,7 +71,7 @@ func (t *testCase) expectedAfterRollback() state {
 // expectedAfterAbort returns the expected state of a group after an abort: no node is fenced, and no process is suspended. The nodes,
 // the record, the sizes and the ready pods may vary.
 func (t *testCase) expectedAfterAbort(found state) state {
-	expected := t.before.expected()
+	expected := t.before.expectedState()
 	for _, free := range []string{"nodes", "record", "sizes", "ready pods"} {
 		expected[free] = found[free]
 	}

@@ -97,7 +97,7 @@ func openCase(t *testing.T, shared *fixture.Fixture, group fixture.Group, extra 
 // openEmptyCase adds a group without workloads. The caller must call startObserving.
 func openEmptyCase(t *testing.T, shared *fixture.Fixture, group fixture.Group) *testCase {
 	t.Helper()
-	own, err := shared.In(t.Context(), group.Name)
+	own, err := shared.InNamespace(t.Context(), group.Name)
 	if err != nil {
 		t.Fatal(err)
 	}

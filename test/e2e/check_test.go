@@ -143,7 +143,7 @@ func (s *testCase) checkEvictions() {
 		s.t.Fatal(err)
 	}
 	for uid, name := range s.before.movingPods {
-		if times := found.Times(uid); times != 1 {
+		if times := found.EvictionsOf(uid); times != 1 {
 			s.t.Errorf("pod %s was evicted %d times, want once", name, times)
 		}
 	}

@@ -76,7 +76,7 @@ type managedCase struct {
 // default the group has one node in each of two zones.
 func openManaged(t *testing.T, shared *fixture.Fixture, group fixture.ManagedGroup, extra ...fixture.Workload) *managedCase {
 	t.Helper()
-	own, err := shared.In(t.Context(), group.Name)
+	own, err := shared.InNamespace(t.Context(), group.Name)
 	if err != nil {
 		t.Fatal(err)
 	}

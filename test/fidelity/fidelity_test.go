@@ -107,13 +107,13 @@ func TestDrainStartsAreReadFromEvents(t *testing.T) {
 {"time":"2026-03-02T09:00:04Z","group":"g","type":"node","node":"a","state":"empty","text":"node a empty"}
 {"time":"2026-03-02T09:00:05Z","group":"g","type":"node","node":"c","state":"gone","text":"node c is gone"}
 `
-	if got, want := readStarts(events), []nodeStart{{"b", 0}, {"a", 3 * second}}; !slices.Equal(got, want) {
+	if got, want := parseNodeStarts(events), []nodeStart{{"b", 0}, {"a", 3 * second}}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
-// TestSameSeedGivesSamePodTerminationTimes checks that equal seeds give equal termination times, and that each time is between 10 and 40 % of the
-// grace period.
+// TestSameSeedGivesSamePodTerminationTimes checks that equal seeds give equal termination times, and that each time is between 10 and
+// 40 % of the grace period.
 func TestSameSeedGivesSamePodTerminationTimes(t *testing.T) {
 	ends := func(seed uint64) (all []time.Duration) {
 		for _, s := range scenarios(seed) {
@@ -134,7 +134,7 @@ func TestSameSeedGivesSamePodTerminationTimes(t *testing.T) {
 	}
 }
 
-func TestTable(t *testing.T) {
+func TestPredictionsAndMeasurementsAreTabulated(t *testing.T) {
 	var text bytes.Buffer
 	err := writeTable(&text, []outcome{
 		{

@@ -27,7 +27,7 @@ type outcome struct {
 	name string
 	// random is true if the plan does not know how long pods take to terminate.
 	random bool
-	// managed is true if EKS carries the upgrade out.
+	// managed is true if EKS runs the upgrade.
 	managed   bool
 	predicted figures
 	measured  figures

@@ -40,14 +40,14 @@ func newFixture(ctx context.Context) (*fixture.Fixture, error) {
 
 // runScenario sets up the scenario, plans the upgrade, runs it, and returns the prediction and the measurement.
 func runScenario(ctx context.Context, shared *fixture.Fixture, sc *scenario) (outcome, error) {
-	s, err := shared.In(ctx, sc.group())
+	s, err := shared.InNamespace(ctx, sc.group())
 	if err != nil {
 		return outcome{}, err
 	}
 	if err := sc.setUp(ctx, s); err != nil {
 		return outcome{}, err
 	}
-	if err := sc.deleteLostPod(ctx, s); err != nil {
+	if err := sc.deletePod(ctx, s); err != nil {
 		return outcome{}, err
 	}
 	plan, err := predict(ctx, s, sc)
@@ -66,7 +66,7 @@ func runScenario(ctx context.Context, shared *fixture.Fixture, sc *scenario) (ou
 		}
 	}
 	o.predicted.order = startOrder(starts)
-	if err := sc.deleteLostPod(ctx, s); err != nil {
+	if err := sc.deletePod(ctx, s); err != nil {
 		return outcome{}, err
 	}
 	o.measured, err = measure(ctx, s, sc)
@@ -111,7 +111,7 @@ func measure(ctx context.Context, s *fixture.Fixture, sc *scenario) (figures, er
 	if err != nil {
 		return figures{}, err
 	}
-	return figures{took: rec.Ended.Sub(rec.Started), evictions: evictions, order: startOrder(readStarts(progress.String())), result: record.Result(report.KebabCase(string(rec.Result)))}, nil
+	return figures{took: rec.Ended.Sub(rec.Started), evictions: evictions, order: startOrder(parseNodeStarts(progress.String())), result: record.Result(report.KebabCase(string(rec.Result)))}, nil
 }
 
 // countEvictions counts the accepted evictions: those by EKS if managed is true, otherwise those by the plugin.
@@ -130,9 +130,9 @@ func countEvictions(ctx context.Context, s *fixture.Fixture, managed bool) (int,
 	return n, err
 }
 
-// readStarts returns the starts of the nodes, from the events of an upgrade. A node starts with its first event, unless that event
+// parseNodeStarts returns the starts of the nodes, from the events of an upgrade. A node starts with its first event, unless that event
 // says that the node is gone.
-func readStarts(progress string) []nodeStart {
+func parseNodeStarts(progress string) []nodeStart {
 	var starts []nodeStart
 	var first time.Time
 	seen := map[string]bool{}
@@ -160,7 +160,7 @@ func (sc *scenario) setUp(ctx context.Context, s *fixture.Fixture) error {
 		err = sc.launchGroup(ctx, s)
 	} else {
 		old := sc.newPool("old", zoneA, zoneB)
-		old.More = sc.oldHave
+		old.More = sc.oldResources
 		err = s.AddPool(ctx, old)
 	}
 	if err != nil {
@@ -179,11 +179,11 @@ func (sc *scenario) setUp(ctx context.Context, s *fixture.Fixture) error {
 		return err
 	}
 	current := sc.newPool("new", cmp.Or(sc.newZone, zoneA), cmp.Or(sc.newZone, zoneB))
-	current.Nodes, current.More, current.CPU = sc.nodes-sc.fewer, sc.newHave, sc.newCPU
+	current.Nodes, current.More, current.CPU = sc.nodes-sc.missingNewNodes, sc.newResources, sc.newCPU
 	if err := s.AddPool(ctx, current); err != nil {
 		return err
 	}
-	if err := s.AwaitNodes(ctx, sc.selector(), 2*sc.nodes-sc.fewer); err != nil {
+	if err := s.AwaitNodes(ctx, sc.selector(), 2*sc.nodes-sc.missingNewNodes); err != nil {
 		return err
 	}
 	return sc.addPlaceholders(ctx, s)
@@ -208,16 +208,16 @@ func (sc *scenario) addPlaceholders(ctx context.Context, s *fixture.Fixture) err
 	return s.Settle(ctx)
 }
 
-// deleteLostPod waits until all pods are running, and deletes the scenario's lost pod, if it has one.
-func (sc *scenario) deleteLostPod(ctx context.Context, s *fixture.Fixture) error {
-	if sc.lost == "" {
+// deletePod waits until all pods are running, and deletes the scenario's deletedPod, if it has one.
+func (sc *scenario) deletePod(ctx context.Context, s *fixture.Fixture) error {
+	if sc.deletedPod == "" {
 		return nil
 	}
 	if err := s.Settle(ctx); err != nil {
 		return err
 	}
-	if err := s.Cluster.Client().CoreV1().Pods(s.Namespace).Delete(ctx, sc.lost, metav1.DeleteOptions{}); err != nil {
-		return fmt.Errorf("deleting pod %s: %w", sc.lost, err)
+	if err := s.Cluster.Client().CoreV1().Pods(s.Namespace).Delete(ctx, sc.deletedPod, metav1.DeleteOptions{}); err != nil {
+		return fmt.Errorf("deleting pod %s: %w", sc.deletedPod, err)
 	}
 	return nil
 }

@@ -24,9 +24,9 @@ type scenario struct {
 	workloads []fixture.Workload
 	// placeholders are workloads with a low priority that fill the current nodes of a group without a cloud. Their pods are preempted.
 	placeholders []fixture.Workload
-	// lost is a pod that is deleted before the plan is made, and again before the upgrade; "" for none.
-	lost string
-	// managed is true if EKS carries the upgrade out, with the strategy, and with width nodes at a time.
+	// deletedPod is a pod that is deleted before the plan is made, and again before the upgrade; "" for none.
+	deletedPod string
+	// managed is true if EKS runs the upgrade, with the strategy, and with width nodes at a time.
 	managed  bool
 	strategy ekstypes.NodegroupUpdateStrategies
 	width    int
@@ -37,11 +37,11 @@ type scenario struct {
 	random bool
 	// newZone is the zone of the current nodes of a group without a cloud; "" for both zones.
 	newZone string
-	// fewer is the number of current nodes that are missing in a group without a cloud. oldHave and newHave are its nodes' resources
-	// in addition to CPU and memory. newCPU is the CPU of the current nodes; "" for the usual amount.
-	fewer            int
-	oldHave, newHave corev1.ResourceList
-	newCPU           string
+	// missingNewNodes is the number of current nodes that are missing in a group without a cloud. oldResources and newResources are the
+	// additional resources of its nodes. newCPU is the CPU of the current nodes; "" for the usual amount.
+	missingNewNodes            int
+	oldResources, newResources corev1.ResourceList
+	newCPU                     string
 	// keepIn is the folder for the plan and the events; "" for none.
 	keepIn string
 }
@@ -90,8 +90,8 @@ func (sc *scenario) args(more ...string) []string {
 
 const second = time.Second
 
-// withKnownEnd returns a workload whose spec shows how long its pods take to terminate: its preStop hook sleeps for that time.
-func withKnownEnd(name string, replicas int32, ready, gone time.Duration) fixture.Workload {
+// withKnownTermination returns a workload whose spec shows how long its pods take to terminate: its preStop hook sleeps for that time.
+func withKnownTermination(name string, replicas int32, ready, gone time.Duration) fixture.Workload {
 	return fixture.Workload{Name: name, Replicas: replicas, Ready: ready, Gone: gone, Grace: gone, PreStop: gone - second}
 }
 
@@ -101,8 +101,8 @@ func withBudget(w fixture.Workload, maxUnavailable string) fixture.Workload {
 	return w
 }
 
-// copies returns n copies of the workload with different names.
-func copies(n int, w fixture.Workload) []fixture.Workload {
+// copyWorkload returns n copies of the workload with different names.
+func copyWorkload(n int, w fixture.Workload) []fixture.Workload {
 	var all []fixture.Workload
 	for i := range n {
 		one := w
@@ -112,8 +112,8 @@ func copies(n int, w fixture.Workload) []fixture.Workload {
 	return all
 }
 
-// withRandomEnds gives the pods of each workload a random time to terminate, between 10 and 40 % of the grace period.
-func withRandomEnds(seed uint64, grace time.Duration, workloads []fixture.Workload) []fixture.Workload {
+// withRandomTermination gives the pods of each workload a random time to terminate, between 10 and 40 % of the grace period.
+func withRandomTermination(seed uint64, grace time.Duration, workloads []fixture.Workload) []fixture.Workload {
 	draw := rand.New(rand.NewPCG(seed, uint64(len(workloads))))
 	for i := range workloads {
 		share := 0.1 + 0.3*draw.Float64()

@@ -20,17 +20,17 @@ func windowScenarios() []scenario {
 	return []scenario{
 		{
 			name: "two zones with surge", nodes: 6, zones: []string{zoneA, zoneB},
-			workloads: []fixture.Workload{withBudget(withKnownEnd("web", 8, 4*second, 4*second), "2"), withKnownEnd("job", 4, 2*second, 6*second)},
+			workloads: []fixture.Workload{withBudget(withKnownTermination("web", 8, 4*second, 4*second), "2"), withKnownTermination("job", 4, 2*second, 6*second)},
 			flags:     []string{"--settle=4s"},
 		},
 		{
 			name: "no budgets two at once", nodes: 8,
-			workloads: []fixture.Workload{withKnownEnd("web", 16, 2*second, 9*second), withKnownEnd("job", 8, 3*second, 5*second)},
+			workloads: []fixture.Workload{withKnownTermination("web", 16, 2*second, 9*second), withKnownTermination("job", 8, 3*second, 5*second)},
 			flags:     []string{"--settle=1s", "--max-unavailable=2"},
 		},
 		{
 			name: "batch barrier", nodes: 8,
-			workloads: []fixture.Workload{withKnownEnd("quick", 10, 2*second, 3*second), withKnownEnd("slow", 4, 2*second, 16*second), withKnownEnd("slower", 2, 2*second, 24*second)},
+			workloads: []fixture.Workload{withKnownTermination("quick", 10, 2*second, 3*second), withKnownTermination("slow", 4, 2*second, 16*second), withKnownTermination("slower", 2, 2*second, 24*second)},
 			flags:     []string{"--settle=1s", "--max-unavailable=4", "--batch-barrier"},
 		},
 	}
@@ -38,7 +38,7 @@ func windowScenarios() []scenario {
 
 // strategyScenarios returns scenarios with other strategies than a surge of the whole group (GKE G14, G40).
 func strategyScenarios() []scenario {
-	workloads := []fixture.Workload{withBudget(withKnownEnd("web", 8, 4*second, 4*second), "2"), withKnownEnd("job", 4, 2*second, 6*second)}
+	workloads := []fixture.Workload{withBudget(withKnownTermination("web", 8, 4*second, 4*second), "2"), withKnownTermination("job", 4, 2*second, 6*second)}
 	return []scenario{
 		{
 			name: "blue-green with soaks", nodes: 6, zones: []string{zoneA, zoneB}, workloads: workloads,
@@ -51,17 +51,17 @@ func strategyScenarios() []scenario {
 	}
 }
 
-// budgetScenarios returns scenarios with budgets because of which pods wait for each other.
+// budgetScenarios returns scenarios in which pods must wait for each other because of their budgets.
 func budgetScenarios() []scenario {
-	majority := withKnownEnd("quorum", 10, 9*second, 8*second)
+	majority := withKnownTermination("quorum", 10, 9*second, 8*second)
 	majority.MinAvailable = "80%"
 	// Pods take longer to terminate than to start. Otherwise the result would depend on which of two nodes is started a moment
 	// earlier.
-	shared := append(copies(4, withBudget(withKnownEnd("api", 6, 3*second, 9*second), "1")), copies(3, withBudget(withKnownEnd("web", 5, 2*second, 7*second), "2"))...)
+	shared := append(copyWorkload(4, withBudget(withKnownTermination("api", 6, 3*second, 9*second), "1")), copyWorkload(3, withBudget(withKnownTermination("web", 5, 2*second, 7*second), "2"))...)
 	return []scenario{
 		{
 			name: "one tight budget", nodes: 6,
-			workloads: []fixture.Workload{withBudget(withKnownEnd("web", 10, 7*second, 3*second), "1")},
+			workloads: []fixture.Workload{withBudget(withKnownTermination("web", 10, 7*second, 3*second), "1")},
 			flags:     []string{"--settle=1s"},
 		},
 		{
@@ -81,12 +81,12 @@ func randomScenarios(seed uint64) []scenario {
 	return []scenario{
 		{
 			name: "random ends and budgets", nodes: 6, random: true,
-			workloads: withRandomEnds(seed, 20*second, copies(6, withBudget(fixture.Workload{Name: "web", Replicas: 3, Ready: 3 * second}, "1"))),
+			workloads: withRandomTermination(seed, 20*second, copyWorkload(6, withBudget(fixture.Workload{Name: "web", Replicas: 3, Ready: 3 * second}, "1"))),
 			flags:     []string{"--settle=1s", "--max-unavailable=2"},
 		},
 		{
 			name: "random ends without budgets", nodes: 6, random: true,
-			workloads: withRandomEnds(seed, 20*second, copies(12, fixture.Workload{Name: "web", Replicas: 2, Ready: 2 * second})),
+			workloads: withRandomTermination(seed, 20*second, copyWorkload(12, fixture.Workload{Name: "web", Replicas: 2, Ready: 2 * second})),
 			flags:     []string{"--settle=1s", "--max-unavailable=2"},
 		},
 	}
@@ -94,7 +94,7 @@ func randomScenarios(seed uint64) []scenario {
 
 // workloadScenarios returns scenarios with several kinds of workloads.
 func workloadScenarios() []scenario {
-	ordered := withKnownEnd("db", 7, 4*second, 3*second)
+	ordered := withKnownTermination("db", 7, 4*second, 3*second)
 	ordered.Kind, ordered.Ordered, ordered.MaxUnavailable = "StatefulSet", true, "1"
 	return []scenario{
 		{
@@ -104,12 +104,12 @@ func workloadScenarios() []scenario {
 		},
 		{
 			name: "singletons", nodes: 5,
-			workloads: append(copies(6, withKnownEnd("one", 1, 3*second, 6*second)), copies(4, withBudget(withKnownEnd("guarded", 1, 3*second, 8*second), "1"))...),
+			workloads: append(copyWorkload(6, withKnownTermination("one", 1, 3*second, 6*second)), copyWorkload(4, withBudget(withKnownTermination("guarded", 1, 3*second, 8*second), "1"))...),
 			flags:     []string{"--settle=1s"},
 		},
 		{
 			name: "the whole grace period", nodes: 3,
-			workloads: []fixture.Workload{withKnownEnd("slow", 3, 2*second, 10*second)},
+			workloads: []fixture.Workload{withKnownTermination("slow", 3, 2*second, 10*second)},
 			flags:     []string{"--settle=0s"},
 		},
 	}
@@ -117,9 +117,9 @@ func workloadScenarios() []scenario {
 
 // timeoutScenarios returns scenarios with nodes that are not empty in time.
 func timeoutScenarios() []scenario {
-	zonal := withKnownEnd("db", 4, 3*second, 4*second)
+	zonal := withKnownTermination("db", 4, 3*second, 4*second)
 	zonal.Kind, zonal.MaxUnavailable, zonal.Disks = "StatefulSet", "1", []string{zoneA, zoneB}
-	blocked := []fixture.Workload{withKnownEnd("web", 8, 2*second, 7*second), withBudget(withKnownEnd("stubborn", 1, second, second), "0")}
+	blocked := []fixture.Workload{withKnownTermination("web", 8, 2*second, 7*second), withBudget(withKnownTermination("stubborn", 1, second, second), "0")}
 	return []scenario{
 		{
 			name: "skip a blocked node", nodes: 4, code: 4, workloads: blocked,
@@ -131,7 +131,7 @@ func timeoutScenarios() []scenario {
 		},
 		{
 			name: "volumes in a zone without nodes", nodes: 4, code: 1, newZone: zoneB, // one of the pods fits no node
-			workloads: []fixture.Workload{zonal, withKnownEnd("web", 4, 2*second, 5*second)},
+			workloads: []fixture.Workload{zonal, withKnownTermination("web", 4, 2*second, 5*second)},
 			flags:     []string{"--settle=1s", "--on-timeout=skip", "--drain-timeout=12s"},
 		},
 	}
@@ -154,41 +154,41 @@ func unschedulableScenarios() []scenario {
 	port := func(spec *corev1.PodSpec) {
 		spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 8080, HostPort: 8080}}
 	}
-	other := withKnownEnd("web", 4, 2*second, 5*second)
+	other := withKnownTermination("web", 4, 2*second, 5*second)
 	return []scenario{
 		{
-			name: "devices that no new node has", nodes: 3, code: 1, oldHave: having(device, "1"), flags: []string{"--settle=1s"},
-			workloads: []fixture.Workload{changed(withKnownEnd("train", 3, 2*second, 3*second), asking(device, "1")), other},
+			name: "devices that no new node has", nodes: 3, code: 1, oldResources: having(device, "1"), flags: []string{"--settle=1s"},
+			workloads: []fixture.Workload{changed(withKnownTermination("train", 3, 2*second, 3*second), asking(device, "1")), other},
 		},
 		{
-			name: "new nodes with less disk", nodes: 3, code: 1, oldHave: having(disk, "100Gi"), newHave: having(disk, "20Gi"), flags: []string{"--settle=1s"},
-			workloads: []fixture.Workload{changed(withKnownEnd("cache", 3, 2*second, 3*second), asking(disk, "50Gi")), other},
+			name: "new nodes with less disk", nodes: 3, code: 1, oldResources: having(disk, "100Gi"), newResources: having(disk, "20Gi"), flags: []string{"--settle=1s"},
+			workloads: []fixture.Workload{changed(withKnownTermination("cache", 3, 2*second, 3*second), asking(disk, "50Gi")), other},
 		},
 		{
-			name: "a host port too few", nodes: 3, code: 1, fewer: 1, flags: []string{"--settle=1s"},
-			workloads: []fixture.Workload{changed(withKnownEnd("edge", 3, 2*second, 3*second), port), other},
+			name: "a host port too few", nodes: 3, code: 1, missingNewNodes: 1, flags: []string{"--settle=1s"},
+			workloads: []fixture.Workload{changed(withKnownTermination("edge", 3, 2*second, 3*second), port), other},
 		},
 		{
 			name: "pods that take longer than a node has", nodes: 3, code: 1, flags: []string{"--settle=1s", "--drain-timeout=8s"},
-			workloads: []fixture.Workload{withKnownEnd("slow", 3, 2*second, 20*second)},
+			workloads: []fixture.Workload{withKnownTermination("slow", 3, 2*second, 20*second)},
 		},
 	}
 }
 
 // missingPodScenarios returns scenarios in which pods are missing, or fill the current nodes, when the upgrade begins.
 func missingPodScenarios() []scenario {
-	lacking := withBudget(withKnownEnd("db", 4, 6*second, 8*second), "1")
+	lacking := withBudget(withKnownTermination("db", 4, 6*second, 8*second), "1")
 	lacking.Kind = "StatefulSet"
-	filling := withKnownEnd("filler", 3, second, 2*second)
+	filling := withKnownTermination("filler", 3, second, 2*second)
 	filling.CPU = "3800m"
 	return []scenario{
 		{
-			name: "a pod missing at the start", nodes: 4, lost: "db-0", flags: []string{"--settle=1s"},
-			workloads: []fixture.Workload{lacking, withKnownEnd("web", 4, 2*second, 5*second)},
+			name: "a pod missing at the start", nodes: 4, deletedPod: "db-0", flags: []string{"--settle=1s"},
+			workloads: []fixture.Workload{lacking, withKnownTermination("web", 4, 2*second, 5*second)},
 		},
 		{
 			name: "placeholders that are preempted", nodes: 3, placeholders: []fixture.Workload{filling}, flags: []string{"--settle=1s"},
-			workloads: []fixture.Workload{withKnownEnd("web", 6, 3*second, 6*second)},
+			workloads: []fixture.Workload{withKnownTermination("web", 6, 3*second, 6*second)},
 		},
 	}
 }
@@ -198,37 +198,37 @@ func missingPodScenarios() []scenario {
 func failingManagedScenario() []scenario {
 	return []scenario{{
 		name: "managed gives up", nodes: 2, zones: []string{zoneA}, managed: true, width: 1, code: 1, flags: []string{"--skip-check=PDB001"},
-		workloads: []fixture.Workload{withBudget(withKnownEnd("stubborn", 2, second, second), "0")},
+		workloads: []fixture.Workload{withBudget(withKnownTermination("stubborn", 2, second, second), "0")},
 	}}
 }
 
-// managedScenarios returns scenarios in which EKS carries the upgrade out.
+// managedScenarios returns scenarios in which EKS runs the upgrade.
 func managedScenarios() []scenario {
 	const minimal = ekstypes.NodegroupUpdateStrategiesMinimal
 	all := []scenario{
 		{
 			name: "managed default", nodes: 2, zones: []string{zoneA},
-			workloads: []fixture.Workload{withBudget(withKnownEnd("web", 4, 4*second, 4*second), "2"), withKnownEnd("job", 2, 2*second, 6*second)},
+			workloads: []fixture.Workload{withBudget(withKnownTermination("web", 4, 4*second, 4*second), "2"), withKnownTermination("job", 2, 2*second, 6*second)},
 		},
 		{
 			name: "managed default two at once", nodes: 4, zones: []string{zoneA, zoneB}, width: 2,
-			workloads: []fixture.Workload{withBudget(withKnownEnd("web", 8, 3*second, 5*second), "3"), withKnownEnd("job", 4, 2*second, 8*second)},
+			workloads: []fixture.Workload{withBudget(withKnownTermination("web", 8, 3*second, 5*second), "3"), withKnownTermination("job", 4, 2*second, 8*second)},
 		},
 		{
 			name: "managed minimal", nodes: 3, zones: []string{zoneA, zoneB}, strategy: minimal,
-			workloads: []fixture.Workload{withBudget(withKnownEnd("web", 6, 4*second, 4*second), "2")},
+			workloads: []fixture.Workload{withBudget(withKnownTermination("web", 6, 4*second, 4*second), "2")},
 		},
 		{
 			name: "managed minimal two at once", nodes: 4, zones: []string{zoneA, zoneB}, strategy: minimal, width: 2,
-			workloads: []fixture.Workload{withBudget(withKnownEnd("web", 8, 3*second, 6*second), "4"), withKnownEnd("job", 4, 2*second, 5*second)},
+			workloads: []fixture.Workload{withBudget(withKnownTermination("web", 8, 3*second, 6*second), "4"), withKnownTermination("job", 4, 2*second, 5*second)},
 		},
 		{
 			name: "managed grace period", nodes: 2, zones: []string{zoneB}, strategy: minimal, width: 2,
-			workloads: []fixture.Workload{withKnownEnd("slow", 4, 3*second, 12*second)},
+			workloads: []fixture.Workload{withKnownTermination("slow", 4, 3*second, 12*second)},
 		},
 		{
 			name: "managed blocked for a while", nodes: 2, zones: []string{zoneA, zoneB},
-			workloads: []fixture.Workload{withBudget(withKnownEnd("tight", 4, 15*second, 5*second), "1")},
+			workloads: []fixture.Workload{withBudget(withKnownTermination("tight", 4, 15*second, 5*second), "1")},
 		},
 	}
 	for i := range all {

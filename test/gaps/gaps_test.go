@@ -25,9 +25,9 @@ func smallLayout() *layout {
 	return &l
 }
 
-// TestServiceGapsDuringUpgradeAreMeasured moves the pods of a small layout with the tool. "make gaps" moves the pods of larger layouts with the tool
-// and with kubectl drain. A workload with one pod must have a gap as long as its new pod takes to become ready: this shows that gaps
-// are measured.
+// TestServiceGapsDuringUpgradeAreMeasured moves the pods of a small layout with the tool. "make gaps" moves the pods of larger layouts
+// with the tool and with kubectl drain. A workload with one pod must have a gap as long as its new pod takes to become ready, which
+// shows that gaps are measured.
 func TestServiceGapsDuringUpgradeAreMeasured(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")
@@ -149,7 +149,7 @@ func TestServiceGapsAreCountedFromEndpointSlices(t *testing.T) {
 	}
 }
 
-func TestTable(t *testing.T) {
+func TestGapsAndBrokenPromisesAreTabulated(t *testing.T) {
 	l := layout{seed: 7, workloads: []fixture.Workload{
 		{Name: "many", Kind: "Deployment", Replicas: 3, MaxUnavailable: "1"},
 		{Name: "few", Kind: "StatefulSet", Replicas: 2},

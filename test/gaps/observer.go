@@ -20,8 +20,8 @@ import (
 type service struct {
 	// ready counts the ready endpoints of each slice.
 	ready map[string]int
-	// served is true after the Service has had a ready endpoint. The time before that is not a gap.
-	served bool
+	// hasServed is true after the Service has had a ready endpoint. The time before that is not a gap.
+	hasServed bool
 	// since is when the Service lost its last ready endpoint; zero while it has one.
 	since time.Time
 	gaps  []time.Duration
@@ -39,8 +39,8 @@ func (s *service) setReady(slice string, ready int, now time.Time) {
 		s.gaps = append(s.gaps, now.Sub(s.since))
 		s.since = time.Time{}
 	case serves:
-		s.served = true
-	case s.served && s.since.IsZero():
+		s.hasServed = true
+	case s.hasServed && s.since.IsZero():
 		s.since = now
 	}
 }
@@ -91,7 +91,7 @@ func (all services) gaps(now time.Time) map[string][]time.Duration {
 func (all services) serving() []string {
 	var names []string
 	for name, s := range all {
-		if s.served && s.since.IsZero() {
+		if s.hasServed && s.since.IsZero() {
 			names = append(names, name)
 		}
 	}

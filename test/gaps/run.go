@@ -113,15 +113,15 @@ func (l *layout) runAndObserve(ctx context.Context, s *fixture.Fixture, o *obser
 		return outcome{}, err
 	}
 	p.allReady = time.Since(began)
-	if err := checkMoved(ctx, s); err != nil {
+	if err := checkAllMoved(ctx, s); err != nil {
 		return outcome{}, err
 	}
 	p.gaps, err = o.stop()
 	return p, err
 }
 
-// checkMoved returns an error if a pod is on an old node. A way that moves no pod would have no gap.
-func checkMoved(ctx context.Context, s *fixture.Fixture) error {
+// checkAllMoved returns an error if a pod is on an old node. A way that moves no pod would have no gap.
+func checkAllMoved(ctx context.Context, s *fixture.Fixture) error {
 	pods, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ func (t *testCase) readFinalState(ctx context.Context, record record.Record) (fi
 	e := finalState{record: record}
 	waiting, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	err := t.Cloud.WaitForGroup(waiting, t.group(), isAtRest)
+	err := t.Cloud.WaitForGroup(waiting, t.group(), hasDesiredSize)
 	if err != nil && waiting.Err() == nil {
 		return e, err // after a timeout, the sizes show the fault
 	}
@@ -67,8 +67,8 @@ func (t *testCase) readFinalState(ctx context.Context, record record.Record) (fi
 	return e, err
 }
 
-// isAtRest reports whether a group has its desired number of instances, all in service.
-func isAtRest(g awscloud.GroupStatus) bool {
+// hasDesiredSize reports whether a group has its desired number of instances, all in service.
+func hasDesiredSize(g awscloud.GroupStatus) bool {
 	return len(g.Instances) == g.Desired && !slices.ContainsFunc(g.Instances, func(i awscloud.InstanceStatus) bool { return i.State != at.LifecycleStateInService })
 }
 
@@ -90,7 +90,7 @@ func (e *finalState) faults(o *outcome) []string {
 	fault(e.record.Result != record.Succeeded, "the record says %q", e.record.Result)
 	fault(after.Desired != before.Desired+landed+kept, "desired size %d, want %d %+d by the rival %+d kept", after.Desired, before.Desired, landed, kept)
 	fault(kept != 0 && !strings.Contains(message, fmt.Sprintf("keeps %d more nodes", kept)), "%d nodes of ours are left and not spoken of", kept)
-	fault(!isAtRest(after), "the group is not at rest: %+v", after)
+	fault(!hasDesiredSize(after), "the group is not at rest: %+v", after)
 	fault(after.Min != before.Min, "min %d, want %d", after.Min, before.Min)
 	noted := strings.Contains(message, fmt.Sprintf("max stays at %d", after.Max)) && after.Max == after.Desired
 	fault(after.Max != before.Max && !noted, "max %d, want %d", after.Max, before.Max)

@@ -1,8 +1,8 @@
-// Command rivals upgrades groups on a real control plane while a simulated autoscaler, the rival, changes their size. Like cluster-autoscaler,
-// the rival raises the desired capacity and terminates nodes without pods through the cloud's API. The times are drawn from a seed,
-// which is printed. Each upgrade must succeed. The group must keep its size, except for the rival's changes and for nodes that the
-// upgrade says that it keeps. With -lost there is no rival. Instead the upgrade is killed, its record is deleted, and the same command
-// runs again.
+// Command rivals upgrades groups on a real control plane while a simulated autoscaler, the rival, changes their size. Like
+// cluster-autoscaler, the rival raises the desired capacity and terminates nodes without pods through the cloud's API. The times are
+// drawn from a seed, which is printed. Each upgrade must succeed. The group must keep its size, except for the rival's changes and for
+// nodes that the upgrade reports as kept. With -lost there is no rival. Instead the upgrade is killed, its record is deleted, and the
+// same command runs again.
 package main
 
 import (
@@ -73,8 +73,8 @@ func (o options) runAll(ctx context.Context, s *fixture.Fixture, out io.Writer) 
 	}, func(found *outcome) { fmt.Fprint(out, found.report()) })
 }
 
-// summarize prints how many upgrades ended well. It returns an error unless all did, and a rival changed at least one group or an
-// upgrade was killed.
+// summarize prints how many upgrades had no faults. It returns an error if one had faults, or if no rival changed a group and no upgrade
+// was killed.
 func summarize(out io.Writer, outcomes []outcome, took time.Duration) error {
 	well, deeds := 0, 0
 	for i := range outcomes {

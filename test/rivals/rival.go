@@ -27,7 +27,7 @@ type resize struct {
 	at time.Duration
 	// change is the planned change of the group's desired size.
 	change int
-	// respectsAnnotation is true if the rival removes no node with the annotation noScaleDown. It is false for a person.
+	// respectsAnnotation is true if the rival removes no node with the annotation noScaleDown, as cluster-autoscaler does.
 	respectsAnnotation bool
 
 	// applied is the part of change that was made. note gives the reason for the rest.
@@ -83,8 +83,8 @@ func newRival(s *fixture.Fixture, group string, p *proxy) *rival {
 	})}
 }
 
-// carryOut makes the changes at their times. When the context ends, it skips the remaining changes.
-func (r *rival) carryOut(ctx context.Context, deeds []resize) error {
+// applyResizes makes the changes at their times. When the context ends, it skips the remaining changes.
+func (r *rival) applyResizes(ctx context.Context, deeds []resize) error {
 	began := time.Now()
 	for i := range deeds {
 		d := &deeds[i]
@@ -107,8 +107,8 @@ func (r *rival) carryOut(ctx context.Context, deeds []resize) error {
 	return nil
 }
 
-// describe reads the group.
-func (r *rival) describe(ctx context.Context) (at.AutoScalingGroup, error) {
+// readGroup reads the group.
+func (r *rival) readGroup(ctx context.Context) (at.AutoScalingGroup, error) {
 	out, err := r.cloud.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{r.group}})
 	if err != nil {
 		return at.AutoScalingGroup{}, err
@@ -120,7 +120,7 @@ func (r *rival) describe(ctx context.Context) (at.AutoScalingGroup, error) {
 // has no precondition, so the rival would overwrite a change by the upgrade in between, and no upgrade could prevent that.
 func (r *rival) grow(ctx context.Context, d *resize) error {
 	defer r.proxy.pause()()
-	g, err := r.describe(ctx)
+	g, err := r.readGroup(ctx)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (r *rival) shrink(ctx context.Context, d *resize) error {
 	return nil
 }
 
-// findIdleNode returns a node of the group whose removal would move no pod, or nil if there is none.
+// findIdleNode returns a node of the group whose removal would evict no pod, or nil if there is none.
 func (r *rival) findIdleNode(ctx context.Context, heeds bool) (*corev1.Node, error) {
 	nodes, err := r.Cluster.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "pool=" + r.group})
 	if err != nil {
@@ -200,7 +200,7 @@ func (r *rival) terminateNode(ctx context.Context, node *corev1.Node) (bool, err
 		return false, err
 	}
 	defer r.proxy.pause()()
-	g, err := r.describe(ctx)
+	g, err := r.readGroup(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -243,7 +243,7 @@ func (r *rival) untaintNode(ctx context.Context, name string) error {
 	return err
 }
 
-// podsToMove lists the pods of a node that would have to move if the node were removed.
+// podsToMove lists the pods of a node that would be evicted if the node were removed.
 func podsToMove(ctx context.Context, s *fixture.Fixture, node string) ([]string, error) {
 	pods, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil {

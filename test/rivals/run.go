@@ -99,7 +99,7 @@ func (o options) runSeed(ctx context.Context, shared *fixture.Fixture, seed uint
 		t.resizes, name = drawResizes(seed), "rivals"
 	}
 	var err error
-	if t.Fixture, err = shared.In(ctx, fmt.Sprintf("%s-%03d", name, seed)); err != nil {
+	if t.Fixture, err = shared.InNamespace(ctx, fmt.Sprintf("%s-%03d", name, seed)); err != nil {
 		return outcome{}, err
 	}
 	if t.proxy, err = openProxy(t.Cloud.URL(), t.notePodsOnTerminated); err != nil {
@@ -176,7 +176,7 @@ func (t *testCase) upgradeWithRival(ctx context.Context) (int, error) {
 	rivalry, over := context.WithCancel(ctx)
 	defer over()
 	done := make(chan error, 1)
-	go func() { done <- t.rival.carryOut(rivalry, t.resizes) }()
+	go func() { done <- t.rival.applyResizes(rivalry, t.resizes) }()
 	code, err := t.startUpgrade(ctx).Wait()
 	over()
 	return code, errors.Join(err, <-done)

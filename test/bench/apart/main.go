@@ -1,6 +1,5 @@
-// Command apart runs a command and writes its time, CPU time and memory to a file, as JSON. It must be small: Linux passes the largest
-// resident size of a process on to the processes that it starts (fs/exec.c, exec_mmap). The measured size should not be that of the
-// measuring program.
+// Command apart runs a command and writes its time, CPU time and memory to a file, as JSON. It must be a small program, because a process
+// on Linux inherits the largest resident size of its parent (fs/exec.c, exec_mmap). A large parent would falsify the measured memory.
 //
 //	apart FILE COMMAND [ARGUMENT...]
 package main
@@ -16,7 +15,7 @@ import (
 
 func main() {
 	if len(os.Args) < 3 {
-		fmt.Fprintln(os.Stderr, "apart: name a file and a command")
+		fmt.Fprintln(os.Stderr, "usage: apart FILE COMMAND [ARGUMENT...]")
 		os.Exit(2)
 	}
 	code, err := run(os.Args[1], os.Args[2:])

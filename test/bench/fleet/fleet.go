@@ -45,7 +45,7 @@ func New(nodes int) simulate.Spec {
 	}
 	for left, w := nodes*(PodsPerNode-daemons), 0; left > 0; w++ {
 		k := kinds()[w%len(kinds())]
-		if k.replicas > left { // the last workload gets the pods that are left; a share of them may round to none
+		if k.replicas > left { // the last workload gets the remaining pods
 			k.replicas, k.missing, k.needed = left, "1", ""
 		}
 		left -= k.replicas
@@ -65,8 +65,8 @@ func Request(inFlight int) record.Request {
 
 type fleet struct {
 	spec simulate.Spec
-	// next is the node that takes the next pod.
-	next int
+	// nextNode is the number of the node that gets the next pod.
+	nextNode int
 }
 
 func (f *fleet) addNode(i int) {
@@ -82,12 +82,12 @@ func (f *fleet) addNode(i int) {
 	for d := range daemons {
 		name := fmt.Sprintf("daemon-%d", d)
 		pod := build.Pod(name+"-"+node.Name, build.In("kube-system"), build.App(name), build.OwnedBy("DaemonSet", name), build.On(node.Name),
-			requests("50m", "64Mi"), started(5*time.Second))
+			withRequests("50m", "64Mi"), withStartTime(5*time.Second))
 		f.spec.Pods = append(f.spec.Pods, pod)
 	}
 }
 
-// kind describes a workload.
+// kind describes a kind of workload.
 type kind struct {
 	replicas int
 	owner    string
@@ -123,18 +123,18 @@ func (f *fleet) addWorkload(w int, k kind) {
 	app, namespace := fmt.Sprintf("app-%05d", w), fmt.Sprintf("team-%04d", w/workloadsPerNamespace)
 	f.spec.Workloads[types.UID(k.owner+"/"+app)] = simulate.Workload{Replicas: int32(k.replicas), Ordered: k.owner == "StatefulSet"}
 	for i := range k.replicas {
-		node := f.spec.Nodes[f.next%len(f.spec.Nodes)].Name
-		f.next++
+		node := f.spec.Nodes[f.nextNode%len(f.spec.Nodes)].Name
+		f.nextNode++
 		pod := build.Pod(fmt.Sprintf("%s-%d", app, i), build.In(namespace), build.App(app), build.OwnedBy(k.owner, app), build.On(node),
-			requests("150m", "512Mi"), started(k.ready), k.constrain)
+			withRequests("150m", "512Mi"), withStartTime(k.ready), k.addConstraints)
 		f.spec.Pods = append(f.spec.Pods, pod)
 	}
-	if budget := k.budget(app, namespace); budget != nil {
+	if budget := k.newBudget(app, namespace); budget != nil {
 		f.spec.Budgets = append(f.spec.Budgets, budget)
 	}
 }
 
-func (k *kind) constrain(pod *corev1.Pod) {
+func (k *kind) addConstraints(pod *corev1.Pod) {
 	seconds := int64(k.grace / time.Second)
 	pod.Spec.TerminationGracePeriodSeconds = &seconds
 	same := &metav1.LabelSelector{MatchLabels: pod.Labels}
@@ -150,7 +150,7 @@ func (k *kind) constrain(pod *corev1.Pod) {
 	}
 }
 
-func (k *kind) budget(app, namespace string) *policyv1.PodDisruptionBudget {
+func (k *kind) newBudget(app, namespace string) *policyv1.PodDisruptionBudget {
 	if k.missing+k.needed == "" {
 		return nil
 	}
@@ -166,15 +166,15 @@ func (k *kind) budget(app, namespace string) *policyv1.PodDisruptionBudget {
 	})
 }
 
-func requests(cpu, memory string) func(*corev1.Pod) {
+func withRequests(cpu, memory string) func(*corev1.Pod) {
 	list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
 	return func(pod *corev1.Pod) {
 		pod.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: list}}}
 	}
 }
 
-// started sets that the pod started an hour ago, and how long it took to become ready.
-func started(took time.Duration) func(*corev1.Pod) {
+// withStartTime returns an option for a pod that started an hour ago and became ready after the given time.
+func withStartTime(took time.Duration) func(*corev1.Pod) {
 	at := Now().Add(-time.Hour)
 	return func(pod *corev1.Pod) {
 		pod.Status.StartTime = &metav1.Time{Time: at}

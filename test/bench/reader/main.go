@@ -1,5 +1,5 @@
-// Command reader reads from a cluster what check reads, and does nothing else. The difference between the two is the cost of check's
-// rules. It imports the same packages, so that both cost the same before anything is read.
+// Command reader reads the same objects as the tool's command check, and does nothing else. The difference between the two is the cost
+// of check's rules. The reader imports package plugin, so that both programs start with the same cost.
 package main
 
 import (

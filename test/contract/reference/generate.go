@@ -81,24 +81,24 @@ func encode(schema *jsonschema.Schema) (string, error) {
 func (s *source) reflect(k kind) *jsonschema.Schema {
 	optional := map[string][]string{} // fields of embedded pointers, by the type that embeds them
 	r := &jsonschema.Reflector{
-		Anonymous: true, ExpandedStruct: true, LookupComment: s.comment, Namer: nameOf,
+		Anonymous: true, ExpandedStruct: true, LookupComment: s.comment, Namer: definitionName,
 		Mapper: func(t reflect.Type) *jsonschema.Schema {
-			optional[nameOf(t)] = append(optional[nameOf(t)], fieldsOfEmbeddedPointers(t)...)
-			return s.mapType(t)
+			optional[definitionName(t)] = append(optional[definitionName(t)], fieldsOfEmbeddedPointers(t)...)
+			return s.schemaOfSpecialType(t)
 		},
 	}
 	schema := r.Reflect(k.value)
 	schema.Title = k.name
 	for name, definition := range schema.Definitions {
-		definition.Required = without(definition.Required, optional[name])
+		definition.Required = exclude(definition.Required, optional[name])
 		setMeta(definition, name)
 	}
-	schema.Required = without(schema.Required, optional[nameOf(reflect.TypeOf(k.value))])
+	schema.Required = exclude(schema.Required, optional[definitionName(reflect.TypeOf(k.value))])
 	setMeta(schema, k.name)
 	return schema
 }
 
-func without(all, some []string) []string {
+func exclude(all, some []string) []string {
 	return slices.DeleteFunc(all, func(name string) bool { return slices.Contains(some, name) })
 }
 
@@ -120,8 +120,8 @@ func setMeta(schema *jsonschema.Schema, kind string) {
 	}
 }
 
-// nameOf returns the name of a type's definition. A list is named after its items.
-func nameOf(t reflect.Type) string {
+// definitionName returns the name of a type's definition. A list is named after its items.
+func definitionName(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[report.EventLine]():
 		return contract.EventKind
@@ -159,8 +159,8 @@ func fieldsOfEmbeddedPointers(t reflect.Type) (names []string) {
 // durationPattern matches durations in Go's format.
 const durationPattern = `^-?(0s|([0-9]+h)?([0-9]+m)?([0-9.]+(s|ms|µs|ns))?)$`
 
-// mapType returns the schema of a type that encodes itself or has a set of values, and nil for other types.
-func (s *source) mapType(t reflect.Type) *jsonschema.Schema {
+// schemaOfSpecialType returns the schema of a type that encodes itself or has a set of values, and nil for other types.
+func (s *source) schemaOfSpecialType(t reflect.Type) *jsonschema.Schema {
 	switch t {
 	case reflect.TypeFor[metav1.ObjectMeta]():
 		properties := jsonschema.NewProperties()

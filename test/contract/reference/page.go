@@ -73,16 +73,18 @@ func (p *page) addField(path, always, meaning string, schema *jsonschema.Schema)
 	fmt.Fprintf(&p.rows, "| `%s` | %s | %s | %s |\n", path, describeType(schema), always, strings.ReplaceAll(meaning, "|", "\\|"))
 	switch {
 	case schema.Items != nil:
-		p.addBelow(path+"[]", schema.Items)
+		p.addElements(path+"[]", schema.Items)
 	case schema.AdditionalProperties != nil && p.resolve(schema.AdditionalProperties).Properties != nil:
-		p.addBelow(path+".*", schema.AdditionalProperties)
+		p.addElements(path+".*", schema.AdditionalProperties)
 	default:
 		p.addFields(path, schema)
 	}
 }
 
-// addBelow adds the fields of the values of a list or map.
-func (p *page) addBelow(path string, schema *jsonschema.Schema) { p.addFields(path, p.resolve(schema)) }
+// addElements adds the fields of the values of a list or map.
+func (p *page) addElements(path string, schema *jsonschema.Schema) {
+	p.addFields(path, p.resolve(schema))
+}
 
 func (p *page) resolve(schema *jsonschema.Schema) *jsonschema.Schema {
 	if name, isRef := strings.CutPrefix(schema.Ref, "#/$defs/"); isRef {

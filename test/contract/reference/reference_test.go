@@ -23,7 +23,8 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 const top = "../../.."
 
-// TestDocumentsWithEveryFieldMatchTheirSchema compares a document of each kind in which every field is set with a golden file and with its schema.
+// TestDocumentsWithEveryFieldMatchTheirSchema sets every field of a document of each kind, and compares the document with a golden file
+// and with its schema.
 func TestDocumentsWithEveryFieldMatchTheirSchema(t *testing.T) {
 	source, err := readSource(top)
 	if err != nil {
@@ -59,18 +60,18 @@ func TestDocumentsWithEveryFieldMatchTheirSchema(t *testing.T) {
 			if err := json.Unmarshal(got, &document); err != nil {
 				t.Fatal(err)
 			}
-			rejectsChanges(t, k.name, document)
+			checkChangesAreRejected(t, k.name, document)
 		})
 	}
 }
 
-// rejectsChanges checks that the schema rejects the document with an unknown field in any object, and with a value of another
+// checkChangesAreRejected checks that the schema rejects the document with an unknown field in any object, and with a value of another
 // type.
-func rejectsChanges(t *testing.T, kind string, document any) {
+func checkChangesAreRejected(t *testing.T, kind string, document any) {
 	t.Helper()
 	objects := 0
 	visit(document, func(path string, object map[string]any) {
-		if isMap(path) {
+		if hasFreeKeys(path) {
 			return
 		}
 		objects++
@@ -92,8 +93,8 @@ func rejectsChanges(t *testing.T, kind string, document any) {
 	}
 }
 
-// isMap reports whether the object at a path has keys that users choose.
-func isMap(path string) bool {
+// hasFreeKeys reports whether the object at a path has keys that users choose.
+func hasFreeKeys(path string) bool {
 	for _, name := range []string{"surge", "current", "zones"} {
 		if strings.HasSuffix(path, "."+name) {
 			return true
@@ -185,7 +186,7 @@ func (f *filler) fillStruct(v reflect.Value) {
 	outer := f.kind
 	defer func() { f.kind = outer }()
 	if _, isDocument := v.Type().FieldByName("TypeMeta"); isDocument {
-		f.kind = nameOf(v.Type())
+		f.kind = definitionName(v.Type())
 	}
 	for i := range v.NumField() {
 		if field := v.Type().Field(i); field.IsExported() && field.Tag.Get("json") != "-" {

@@ -75,7 +75,7 @@ func (s *source) addDeclaration(pkg string, declaration *ast.GenDecl) {
 		switch spec := spec.(type) {
 		case *ast.TypeSpec:
 			key := pkg + "." + spec.Name.Name
-			s.comments[key] = clean(firstOf(spec.Doc, declaration.Doc))
+			s.comments[key] = joinLines(firstComment(spec.Doc, declaration.Doc))
 			if structure, ok := spec.Type.(*ast.StructType); ok {
 				s.addFields(key, structure)
 			}
@@ -101,7 +101,7 @@ func (s *source) addDeclaration(pkg string, declaration *ast.GenDecl) {
 func (s *source) addFields(key string, structure *ast.StructType) {
 	last := ""
 	for _, field := range structure.Fields.List {
-		if text := clean(firstOf(field.Doc, field.Comment)); text != "" {
+		if text := joinLines(firstComment(field.Doc, field.Comment)); text != "" {
 			last = text
 		}
 		for _, name := range namesOf(field) {
@@ -130,7 +130,7 @@ func namesOf(field *ast.Field) []string {
 	return names
 }
 
-func firstOf(groups ...*ast.CommentGroup) string {
+func firstComment(groups ...*ast.CommentGroup) string {
 	for _, group := range groups {
 		if text := group.Text(); text != "" {
 			return text
@@ -139,5 +139,5 @@ func firstOf(groups ...*ast.CommentGroup) string {
 	return ""
 }
 
-// clean joins a comment into one line.
-func clean(text string) string { return strings.Join(strings.Fields(text), " ") }
+// joinLines joins the lines of a comment into one line.
+func joinLines(text string) string { return strings.Join(strings.Fields(text), " ") }

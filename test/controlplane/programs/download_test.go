@@ -109,7 +109,7 @@ func checkComplete(t *testing.T, dir, parts string) {
 	}
 }
 
-func TestDownload(t *testing.T) {
+func TestDownloadsAreVerified(t *testing.T) {
 	const victim = "/kube-scheduler"
 	cases := map[string]struct {
 		answer func(p *publisher) func(w http.ResponseWriter, r *http.Request, count int) bool

@@ -70,7 +70,7 @@ func Get(ctx context.Context, log io.Writer) (Set, error) {
 	if log == nil {
 		log = io.Discard
 	}
-	return get(ctx, log)
+	return buildOrDownload(ctx, log)
 }
 
 // GetWith does what [Get] does, and also builds packages of this repository, such as ./test/demo, into [Output]. It shows one
@@ -80,10 +80,10 @@ func GetWith(ctx context.Context, log io.Writer, packages ...string) (Set, error
 	if err != nil {
 		return Set{}, err
 	}
-	return get(ctx, log, buildJob{dir: root, packages: packages, output: Output})
+	return buildOrDownload(ctx, log, buildJob{dir: root, packages: packages, output: Output})
 }
 
-func get(ctx context.Context, log io.Writer, also ...buildJob) (Set, error) {
+func buildOrDownload(ctx context.Context, log io.Writer, also ...buildJob) (Set, error) {
 	root, err := Root(ctx)
 	if err != nil {
 		return Set{}, err

@@ -122,7 +122,7 @@ func TestCacheKeyChangesWithTheModule(t *testing.T) {
 	}
 }
 
-func TestKubernetesVersion(t *testing.T) {
+func TestKubernetesVersionIsReadFromGoMod(t *testing.T) {
 	for name, test := range map[string]struct{ goMod, want string }{
 		"in a block":     {"require (\n\tk8s.io/kubernetes v1.37.2\n)\n", "v1.37.2"},
 		"not a tool":     {"tool k8s.io/kubernetes/cmd/kubectl\n\nrequire (\n\tk8s.io/kubernetes v1.40.0-rc.1\n)\n", "v1.40.0-rc.1"},
@@ -140,7 +140,7 @@ func TestKubernetesVersion(t *testing.T) {
 	}
 }
 
-func TestVersionIsStamped(t *testing.T) {
+func TestProgramsKnowTheirVersion(t *testing.T) {
 	for _, want := range []string{"gitVersion=v1.37.2", "gitMajor=1", "gitMinor=37"} {
 		if flags := versionFlags("v1.37.2"); !strings.Contains(flags+" ", want+" ") {
 			t.Errorf("ldflags %q do not set %s", flags, want)
