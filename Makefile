@@ -1,36 +1,36 @@
-# Needs Go, git and make; every other tool is built from the modules that
-# tools/go.mod pins. The race detector is used where there is a C compiler.
+# Needs Go, git and make. All other tools are built from the modules that
+# tools/go.mod pins. The race detector is used if there is a C compiler.
 
 GO        ?= go
 MODULE    := github.com/kubectl-nodeupgrade/kubectl-nodeupgrade
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS   := -X $(MODULE)/pkg/plugin.version=$(VERSION)
-# One set of flags for the product, the demo, the tests and their control plane: what they share is compiled once.
-# Without tables for debuggers the compiler needs a fifth less time.
+# The product, the demo, the tests and their control plane are built with the same flags, so that shared packages are compiled once.
+# Without debug information the compiler needs a fifth less time.
 export CGO_ENABLED ?= 0
 export GOFLAGS     ?= -trimpath -gcflags=all=-dwarf=false
 GOBIN      = $(or $(shell $(GO) env GOBIN),$(shell $(GO) env GOPATH)/bin)
 TOOL      := $(GO) tool -modfile=tools/go.mod
 MODULES    = $(dir $(wildcard go.mod */go.mod */*/go.mod */*/*/go.mod))
-# It is run by its version: its 380 modules would decide the versions of all other tools in tools/go.mod (docs/decisions/0051).
+# GoReleaser is not in tools/go.mod, because its 380 modules would determine the versions of all other tools (docs/decisions/0051).
 GORELEASER ?= $(GO) run github.com/goreleaser/goreleaser/v2@v2.15.1
-# It does not compile with the YAML library that golangci-lint requires.
+# actionlint is not in tools/go.mod, because it does not compile with the YAML library that golangci-lint requires.
 ACTIONLINT := $(GO) run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 SCRIPTS    = .ci/run .ci/install kubectl_complete-nodeupgrade
 PURE      := ./pkg/drain/... ./pkg/preflight/... ./pkg/report/... ./pkg/simulate/... ./pkg/upgrade/...
-# The packages that start goroutines are tested with the race detector, if there is a C compiler.
+# These packages start goroutines, so they are tested with the race detector.
 RACED     := ./pkg/cluster ./pkg/runner ./pkg/plugin ./pkg/cloud/aws ./test/awscloud ./test/hostile
-# More of these tests run at once than there are cores, because many only wait.
+# More of these tests run in parallel than there are cores, because many tests only wait.
 RACE      := $(if $(shell command -v gcc || command -v clang),CGO_ENABLED=1 $(GO) test -race,$(GO) test) -parallel 8
-# "make verify" vets the packages with more checks. To vet a package, go test first vets every library that it imports.
+# Tests do not run go vet, because "make verify" does, and vetting a package also vets every library that it imports.
 UNVETTED  := -vet=off
-# These tests upgrade nodes of real control planes, as many packages at once as there are cores, the longest first. They run
-# the tool as a process of its own, where the race detector would only watch the tests.
+# These tests upgrade nodes of real control planes. The packages run in parallel, as many as there are cores, the longest first. They
+# run the tool in a separate process, so the race detector would only check the tests.
 LIVE      := $(addprefix ./test/,e2e crash rivals fixture fidelity controlplane gaps)
 UNIT       = $(filter-out $(patsubst ./%,$(MODULE)/%,$(LIVE) $(RACED)),$(shell $(GO) list ./...))
 FUZZTIME  ?= 30s
 NODES     ?= 6
-# The largest that the binary may be as it is released.
+# The maximum size of the released binary, in bytes.
 MOST_BYTES ?= 48000000
 COUNT     ?= 1
 
@@ -60,7 +60,7 @@ tools: ## Build the linters and validators that tools/go.mod pins (minutes, once
 	$(GO) build -C tools -o ../bin/ tool
 
 .PHONY: clean
-clean: ## Remove what was built
+clean: ## Remove all built files
 	rm -rf bin dist
 
 ##### Try
@@ -82,7 +82,7 @@ cluster: ## Run a control plane with NODES=6 nodes until Ctrl-C
 ##### Prove
 
 .PHONY: test
-test: controlplane ## Run every test, with samples of the long ones; "make prove" runs those whole
+test: controlplane ## Run all tests, and samples of the long ones, which "make prove" runs completely
 	$(GO) test $(UNVETTED) -shuffle=on $(UNIT)
 	$(GO) -C test/schedulerfit test $(UNVETTED) .
 	$(RACE) $(UNVETTED) -shuffle=on $(RACED)
@@ -96,19 +96,19 @@ prove: ## Run everything that proves the tool (hours), and print how long each p
 	done
 
 .PHONY: worlds
-worlds: ## Upgrade N=1000 random worlds from SEED=1, check every rule in each and that all there is was met
+worlds: ## Upgrade N=1000 random worlds from SEED=1, check all rules in each, and check that every kind of event occurred
 	$(GO) run ./test/worlds/cmd/worlds -n $(or $(N),1000) -first $(or $(SEED),1)
 
 .PHONY: fit
-fit: ## Compare where the simulator and kube-scheduler place pods, in N=1000 random clusters from SEED=1
+fit: ## Compare the placement of pods by the simulator and by kube-scheduler in N=1000 random clusters from SEED=1
 	$(GO) -C test/schedulerfit test -count=1 -timeout 60m . -args -samples $(or $(N),1000) -first $(or $(SEED),1)
 
 .PHONY: rules
-rules: ## Print the rules by which EKS and GKE upgrade, each with its tests and mutants; CHECK=1 plants the mutants and sees the tests fail
+rules: ## Print the upgrade rules of EKS and GKE with their tests and mutants; CHECK=1 checks that the tests fail with each mutant
 	@$(GO) run ./test/house/cmd/rules $(if $(CHECK),-check)
 
 .PHONY: mutants
-mutants: ## Plant bugs, one at a time, and see each found in at most N=20000 random worlds
+mutants: ## Add bugs, one at a time, and check that at most N=20000 random worlds find each
 	$(GO) run ./test/worlds/cmd/mutants -n $(or $(N),20000)
 
 .PHONY: fuzz
@@ -125,11 +125,11 @@ bench: controlplane ## Run the benchmarks, COUNT=1 times each (10 for benchstat)
 	$(GO) run ./test/bench $(if $(filter all,$(BENCH)),-all -runs 3)
 
 .PHONY: fidelity
-fidelity: controlplane ## Hold plans against upgrades of a real control plane: times, evictions, order of nodes
+fidelity: controlplane ## Compare plans with upgrades of a real control plane: times, evictions, order of nodes
 	$(GO) run ./test/fidelity
 
 .PHONY: crash
-crash: controlplane ## Kill the tool after each of its writes, lose each answer, halt it past its lease, take the API server away, start it twice, set clocks forward and back, roll it back
+crash: controlplane ## Kill the tool after each of its writes, lose answers, halt it until its lease expires, stop the API server, start it twice, change clocks, roll back
 	$(GO) run ./test/crash
 	$(GO) run ./test/crash -how lose
 	$(GO) run ./test/crash -managed
@@ -145,33 +145,33 @@ crash: controlplane ## Kill the tool after each of its writes, lose each answer,
 	$(GO) run ./test/crash -how ahead -few 10
 
 .PHONY: denials
-denials: controlplane ## Deny each AWS action for good, one at a time, at every moment at which a command uses it
+denials: controlplane ## Deny each AWS action permanently, one at a time, at each of its uses by a command
 	NODEUPGRADE_TEST_DENIALS=all $(GO) test -count=1 -timeout 90m -run '^TestCommandsNameDeniedCloudAction$$' ./test/e2e
 
 .PHONY: rivals
-rivals: controlplane ## Upgrade N=20 groups of a real control plane from SEED=1 while somebody else changes their size, and again with the record lost
+rivals: controlplane ## Upgrade N=20 groups of a real control plane from SEED=1 while a simulated autoscaler changes their size, and again with a lost record
 	$(GO) run ./test/rivals -n $(or $(N),20) -seed $(or $(SEED),1)
 	$(GO) run ./test/rivals -n $(or $(N),20) -seed $(or $(SEED),1) -lost
 
 .PHONY: gaps
-gaps: controlplane ## Sum the time in which Services have no ready endpoint, in LAYOUTS=5 from SEED=1, beside kubectl drain
+gaps: controlplane ## Measure how long Services have no ready endpoint, in LAYOUTS=5 from SEED=1, with the tool and with kubectl drain
 	$(GO) run ./test/gaps -layouts $(or $(LAYOUTS),5) -seed $(or $(SEED),1) -flags "" -flags --move=surge
 	$(GO) run ./test/gaps -layouts $(or $(LAYOUTS),5) -seed $(or $(SEED),1) -spread -alone -runs 3 -against "--implicit-budgets=false --ignore-unready=*"
 	$(GO) run ./test/gaps -crash -seed $(or $(SEED),1)
 
 .PHONY: update-golden
-update-golden: ## Rewrite golden and scenario files from what the code does now
+update-golden: ## Rewrite golden and scenario files from the output of the present code
 	@rewrite() { \
 		dirs=$$(grep -rl --include='*_test.go' -e "$$1" cmd pkg test | xargs -r -n 1 dirname | sort -u); \
 		for dir in $$dirs; do $(GO) test "./$$dir" "$$2" || exit 1; done; \
 	}; \
 	rewrite 'flag.Bool("update"' -update && rewrite cockroachdb/datadriven -rewrite
-	@echo "Read the diff before you commit it."
+	@echo "Review the diff before you commit it."
 
 ##### Verify
 
 .PHONY: verify
-verify: verify-format verify-scripts verify-modules verify-krew verify-house verify-pages verify-size vet lint ## Check everything but behaviour
+verify: verify-format verify-scripts verify-modules verify-krew verify-house verify-pages verify-size vet lint ## Check everything except behaviour
 
 .PHONY: fmt
 fmt: ## Format the code
@@ -183,7 +183,7 @@ vet:
 	$(GO) -C test/schedulerfit vet .
 
 .PHONY: lint
-lint: ## Run the linters, staticcheck among them
+lint: ## Run the linters, including staticcheck
 	$(TOOL) golangci-lint run
 	$(ACTIONLINT) -shellcheck= -pyflakes=
 
@@ -200,25 +200,25 @@ verify-modules:
 	@for dir in $(MODULES); do (cd "$$dir" && $(GO) mod tidy -diff) || { echo "run go mod tidy in $$dir" >&2; exit 1; }; done
 	@! grep -n '^replace' go.mod || { echo "go install refuses a module with replace lines" >&2; exit 1; }
 
-# The validator compares the file's name with the plugin's.
+# The validator requires that the file is named after the plugin.
 .PHONY: verify-krew
 verify-krew:
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && cp krew.yaml "$$dir/nodeupgrade.yaml" && \
 	$(TOOL) validate-krew-manifest -skip-install -manifest "$$dir/nodeupgrade.yaml"
 
-# Import rules, sizes, plugins.yaml, krew.yaml, this file.
+# Checks import rules, sizes, plugins.yaml, krew.yaml and this file.
 .PHONY: verify-house
 verify-house:
 	$(GO) test -count=1 ./test/house
 
 .PHONY: verify-pages
-verify-pages: ## Check README and docs: spelling, generated pages, commands and flags that they show
+verify-pages: ## Check README and docs: spelling, generated pages, and the commands and flags in them
 	$(TOOL) misspell -error README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md docs
 	$(GO) test -run '^Test(Readme|Reference|Docs)' -count=1 ./pkg/plugin
 
-# A method that is called by a name which only the running program knows has the linker keep every exported
-# method of every library (docs/decisions/0021). So does Go's package plugin in a build with cgo, which is what
-# "go install" makes on a machine with a C compiler (0050). Listing packages with cgo takes no C compiler.
+# If the program calls methods by names that are known only at run time, the linker keeps all exported methods of all libraries
+# (docs/decisions/0021). Go's package plugin has the same effect in builds with cgo (0050). "go install" uses cgo on a machine with a C
+# compiler. Listing packages with cgo needs no C compiler.
 .PHONY: verify-size
 verify-size:
 	@importers=$$(CGO_ENABLED=1 $(GO) list -deps -f '{{$$path := .ImportPath}}{{range .Imports}}{{if eq . "plugin"}}{{$$path}}{{end}}{{end}}' ./cmd/kubectl-nodeupgrade | sort -u) && \
@@ -244,7 +244,7 @@ release-snapshot: ## Build the six archives into dist, and install one with krew
 	$(GO) build -C tools -o ../bin/ sigs.k8s.io/krew/cmd/krew
 	.ci/install dist
 
-# A build must not depend on the folder that it is made in.
+# A build must not depend on the folder of the sources.
 .PHONY: verify-release
 verify-release: ## Build the binary of HEAD in two clones at different paths, and compare the sums
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && for clone in "$$dir/a" "$$dir/another/folder"; do \
@@ -259,5 +259,5 @@ dist/krew.yaml: dist/checksums.txt krew.yaml
 		{ print }' dist/checksums.txt krew.yaml > $@
 
 .PHONY: krew-sums
-krew-sums: dist/krew.yaml ## Fill krew.yaml's checksums in from dist/checksums.txt
+krew-sums: dist/krew.yaml ## Update the checksums in krew.yaml from dist/checksums.txt
 	cp dist/krew.yaml krew.yaml

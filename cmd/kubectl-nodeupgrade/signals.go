@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// signalRepeatWindow is how soon after the first signal a second one counts as the same request.
+// signalRepeatWindow is the time after the first signal in which a second signal counts as the same request.
 const signalRepeatWindow = 200 * time.Millisecond
 
-// announceLimit is the longest time that writing a message may delay the end of the process.
+// announceLimit is the longest time that the message about a signal may delay the end of the process.
 const announceLimit = 200 * time.Millisecond
 
 // runWithSignals runs body with a context that the first signal cancels, and returns body's exit code. The first signal
@@ -34,7 +34,7 @@ func runWithSignals(stderr io.Writer, body func(context.Context) int) int {
 	signal.Notify(signals, ends...)
 	code := make(chan int, 1)
 	go func() { code <- body(ctx) }()
-	var asked time.Time
+	var first time.Time
 	for {
 		select {
 		case done := <-code:
@@ -43,11 +43,11 @@ func runWithSignals(stderr io.Writer, body func(context.Context) int) int {
 			number, ok := s.(syscall.Signal)
 			switch {
 			case number == syscall.SIGHUP:
-			case !asked.IsZero() && time.Since(asked) < signalRepeatWindow:
-			case !asked.IsZero() && ok: // the default action may be to ignore it
+			case !first.IsZero() && time.Since(first) < signalRepeatWindow:
+			case !first.IsZero() && ok: // this process exits itself, because the signal's default action may be to ignore it
 				return 128 + int(number)
 			default:
-				asked = time.Now()
+				first = time.Now()
 				announceInterrupt(stderr)
 			}
 			cancel()

@@ -16,23 +16,23 @@ import (
 	"time"
 )
 
-// asked is the message after the first Ctrl-C. stopping is the message of the command's body when its context ends.
+// interruptMessage is the message after the first Ctrl-C. stopping is the message of the command's body when its context ends.
 const (
-	asked    = "interrupted: ending this command (press Ctrl-C again to quit at once)"
-	stopping = "stopping"
+	interruptMessage = "interrupted: ending this command (press Ctrl-C again to quit at once)"
+	stopMessage      = "stopping"
 )
 
 // patience is how long a command may run before the test kills it.
 const patience = 20 * time.Second
 
-// TestMain is also the command that TestSignals starts. Its body copies its input to stderr until the input ends, and
+// TestMain is also the command that TestSignalsEndTheCommand starts. Its body copies its input to stderr until the input ends, and
 // prints a message when its context ends.
 func TestMain(m *testing.M) {
 	if os.Getenv("BE_THE_COMMAND") == "" {
 		os.Exit(m.Run())
 	}
 	os.Exit(runWithSignals(os.Stderr, func(ctx context.Context) int {
-		context.AfterFunc(ctx, func() { fmt.Fprintln(os.Stderr, stopping) })
+		context.AfterFunc(ctx, func() { fmt.Fprintln(os.Stderr, stopMessage) })
 		fmt.Fprintln(os.Stderr, "at work")
 		if _, err := io.Copy(os.Stderr, os.Stdin); err != nil {
 			return 1
@@ -41,9 +41,9 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// TestSignals sends signals to a command that a shell has started. It checks the message for each signal and whether
+// TestSignalsEndTheCommand sends signals to a command that a shell has started. It checks the message for each signal and whether
 // the command still runs.
-func TestSignals(t *testing.T) {
+func TestSignalsEndTheCommand(t *testing.T) {
 	const (
 		hup  = syscall.SIGHUP
 		intr = syscall.SIGINT
@@ -56,11 +56,11 @@ func TestSignals(t *testing.T) {
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, hup, intr, term) // otherwise the commands would inherit ignored signals, for example from nohup
 	t.Cleanup(func() { signal.Stop(caught) })
-	stops := []string{asked, stopping}
+	stops := []string{interruptMessage, stopMessage}
 	cases := map[string]struct {
 		ignores string
 		answers []answer
-		// last is the signal that ends the command, 0 if the end of its input does.
+		// last is the signal that ends the command, or 0 if the end of its input ends it.
 		last syscall.Signal
 	}{
 		"a terminal that closes":           {"", []answer{{hup, stops[1:]}}, 0},
@@ -68,8 +68,8 @@ func TestSignals(t *testing.T) {
 		"a session that ends":              {"", []answer{{term, stops}, {hup, nil}}, 0},
 		"Ctrl-C":                           {"", []answer{{intr, stops}}, 0},
 		"Ctrl-C twice":                     {"", []answer{{intr, stops}}, intr},
-		"sent twice at once":               {"", []answer{{intr, stops}, {intr, nil}}, 0},
-		"two signals at once":              {"", []answer{{term, stops}, {intr, nil}}, 0},
+		"the same signal sent twice":       {"", []answer{{intr, stops}, {intr, nil}}, 0},
+		"two signals together":             {"", []answer{{term, stops}, {intr, nil}}, 0},
 		"Ctrl-C twice, ignored at first":   {"INT", []answer{{intr, stops}}, intr},
 		"terminated twice":                 {"", []answer{{term, stops}}, term},
 		"nohup, and the terminal closes":   {"HUP", []answer{{hup, nil}, {term, stops}}, 0},
@@ -144,8 +144,8 @@ func (p *process) send(s syscall.Signal) {
 	}
 }
 
-// sendUntilEnd sends the signal repeatedly until the process has ended, because a second signal does not count if it
-// comes too soon.
+// sendUntilEnd sends the signal repeatedly until the process has ended, because a signal soon after the first does not
+// count.
 func (p *process) sendUntilEnd(s syscall.Signal) {
 	ended := make(chan struct{})
 	p.t.Cleanup(func() { close(ended) })
@@ -162,7 +162,7 @@ func (p *process) sendUntilEnd(s syscall.Signal) {
 	}()
 }
 
-// awaitLines checks that the next lines are these, in any order.
+// awaitLines reads the next lines and checks that they are the given ones, in any order.
 func (p *process) awaitLines(lines ...string) {
 	p.t.Helper()
 	var got []string
@@ -183,7 +183,7 @@ func (p *process) checkStillRunning() {
 	p.t.Helper()
 	const text = "are you there"
 	if _, err := fmt.Fprintln(p.input, text); err != nil {
-		p.t.Fatalf("it is not there any more: %v", err)
+		p.t.Fatalf("the command no longer runs: %v", err)
 	}
 	p.awaitLines(text)
 }

@@ -81,7 +81,7 @@ func TestDecodeAuditOmitsOtherEvents(t *testing.T) {
 
 func TestDecodeAuditRejectsIncompleteLine(t *testing.T) {
 	if _, err := decodeAudit([]byte(`{"stage":"Resp`)); err == nil {
-		t.Error("half a line was taken for an event")
+		t.Error("an incomplete line was decoded as an event")
 	}
 }
 

@@ -29,14 +29,14 @@ func TestNodeLeasesAreRenewedWithinGracePeriod(t *testing.T) {
 func TestKWOKConfigIsFilledIn(t *testing.T) {
 	got := kwokConfig(Options{KWOKParallelism: 7}, "v1.99.0")
 	if !strings.Contains(got, "podPlayStageParallelism: 7\n") {
-		t.Error("the parallelism is not in it")
+		t.Error("the configuration lacks the parallelism")
 	}
 	if !strings.Contains(got, `"v1.99.0"`) || strings.Contains(got, "KUBELET_VERSION}") || strings.Contains(got, `"KUBELET_VERSION"`) {
 		t.Error("the kubelets' version is not filled in")
 	}
 	// In one document, KWOK would read the first stage as options.
 	if options, rest, _ := strings.Cut(got, "\n---\n"); strings.Contains(options, "Stage\n") || !strings.Contains(rest, "kind: Stage") {
-		t.Error("options and stages are not documents of their own")
+		t.Error("options and stages are not separate documents")
 	}
 }
 

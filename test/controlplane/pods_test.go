@@ -124,7 +124,7 @@ func testPodInCrashLoop(t *testing.T, s *space) {
 	pod := s.waitForPod(t, "crash", "to run", isRunning)
 	container := pod.Status.ContainerStatuses[0]
 	if got, want := containerWords(container), "not ready, waiting: CrashLoopBackOff"; got != want || container.RestartCount == 0 {
-		t.Errorf("the container is %s, after %d restarts, want %s, after some", got, container.RestartCount, want)
+		t.Errorf("the container is %s, after %d restarts, want %s after at least one restart", got, container.RestartCount, want)
 	}
 	if isReady(pod) {
 		t.Error("the pod is Ready")
@@ -209,7 +209,7 @@ func testChangeDelaysNoTermination(t *testing.T, s *space) {
 	s.patchPod(t, "late", `{"metadata":{"labels":{"example.com/late":"true"}}}`)
 	s.waitForDeletion(t, pod)
 	if now := time.Now(); now.Before(moment) {
-		t.Errorf("the pod was gone %s before its moment", moment.Sub(now))
+		t.Errorf("the pod was gone %s before its time", moment.Sub(now))
 	}
 }
 

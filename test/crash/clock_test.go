@@ -46,7 +46,7 @@ func TestSettingTheClockChangesOnlyWallTime(t *testing.T) {
 	}
 	ask := startNow(t, w, filepath.Join(dir, "now"))
 	if wall, _ := ask(); time.Until(wall).Abs() > time.Minute {
-		t.Errorf("before it is set the clock says %s", wall)
+		t.Errorf("before it is set, the clock shows %s", wall)
 	}
 	if err := w.setForward(clockShift); err != nil {
 		t.Fatal(err)

@@ -69,7 +69,7 @@ func (c setup) runSample(t *testing.T, s *fixture.Fixture, points []point) []out
 	}
 	for i := range outcomes {
 		if !outcomes[i].isReached() {
-			t.Fatalf("%s was not reached: nothing was tried", outcomes[i].point)
+			t.Fatalf("%s was not reached, so nothing was tested", outcomes[i].point)
 		}
 	}
 	return outcomes
@@ -149,7 +149,7 @@ func TestProxyFindsTheWriteToInterrupt(t *testing.T) {
 				}
 			}
 			if len(proxy.writes) != len(c.writes) {
-				t.Errorf("%d writes are remembered, want %d", len(proxy.writes), len(c.writes))
+				t.Errorf("the proxy recorded %d writes, want %d", len(proxy.writes), len(c.writes))
 			}
 		})
 	}
@@ -181,10 +181,10 @@ func TestActionsNotDoneExactlyOnceAreReported(t *testing.T) {
 		due   map[string]bool
 		want  string
 	}{
-		"each once":        {map[string]int{"a": 1, "b": 1}, map[string]bool{"a": true, "b": true}, ""},
-		"one twice":        {map[string]int{"a": 2}, map[string]bool{"a": true}, "a 2 times"},
-		"one never":        {nil, map[string]bool{"a": true}, "a 0 times"},
-		"one not due":      {map[string]int{"a": 1}, nil, "a, which was not due, 1 times"},
+		"each once":   {map[string]int{"a": 1, "b": 1}, map[string]bool{"a": true, "b": true}, ""},
+		"one twice":   {map[string]int{"a": 2}, map[string]bool{"a": true}, "a 2 times"},
+		"one never":   {nil, map[string]bool{"a": true}, "a 0 times"},
+		"one not due": {map[string]int{"a": 1}, nil, "a, which was not due, 1 times"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -124,7 +124,7 @@ func (t *testCase) runWithFault(ctx context.Context) (int, error) {
 		return code, err
 	}
 	if code != exitKilled {
-		return 0, fmt.Errorf("the command ended with %d and was to be killed: %s", code, t.stderr.String())
+		return 0, fmt.Errorf("the command ended with %d before it could be killed: %s", code, t.stderr.String())
 	}
 	if verb := t.point.fault.followingVerb(); verb != "" {
 		return t.runVerb(ctx, verb)
@@ -242,7 +242,7 @@ func (t *testCase) runTwoTogether(ctx context.Context) (int, error) {
 	}
 	t.stderr.WriteString(other.String())
 	if slices.Sort(codes); codes[1] != exitLostLease || !strings.Contains(t.stderr.String(), "holds it since") {
-		t.misbehaviour = append(t.misbehaviour, fmt.Sprintf("two commands at once end with %v", codes))
+		t.misbehaviour = append(t.misbehaviour, fmt.Sprintf("two commands that were started together end with %v", codes))
 	}
 	return codes[0], nil
 }

@@ -57,7 +57,7 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 		return errors.New("-from, -every and -at-once have to be 1 or more")
 	}
 	if !slices.Contains(faults(), o.how) {
-		return fmt.Errorf("-how=%s is none of %q", o.how, faults())
+		return fmt.Errorf("-how=%s is not one of %q", o.how, faults())
 	}
 	s, err := fixture.NewShared(ctx, os.Stderr)
 	if err != nil {

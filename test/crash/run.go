@@ -139,7 +139,7 @@ func (o *outcome) reportLines() []string {
 func (c setup) runUndisturbed(ctx context.Context, s *fixture.Fixture) ([]string, error) {
 	o, err := c.run(ctx, s, point{})
 	if err == nil && len(o.problems) > 0 {
-		err = fmt.Errorf("an undisturbed upgrade does not end well: %s", strings.Join(o.problems, "; "))
+		err = fmt.Errorf("the undisturbed upgrade has problems: %s", strings.Join(o.problems, "; "))
 	}
 	return o.writes, err
 }

@@ -24,7 +24,7 @@ func TestSampleOfForecastsMatchesUpgrades(t *testing.T) {
 	}
 	all := sampleScenarios()
 	if len(all) != 2 {
-		t.Fatalf("%d scenarios to run, want 2", len(all))
+		t.Fatalf("got %d scenarios, want 2", len(all))
 	}
 	outcomes, err := runAll(t.Context(), all, len(all))
 	if err != nil {
@@ -122,7 +122,7 @@ func TestSameSeedGivesSamePodTerminationTimes(t *testing.T) {
 					all = append(all, w.Gone)
 				}
 				if s.random && (w.Gone < w.Grace/10 || w.Gone > w.Grace*4/10) {
-					t.Errorf("%s: %s ends after %s of %s", s.name, w.Name, w.Gone, w.Grace)
+					t.Errorf("%s: the pods of %s terminate after %s, with a grace period of %s", s.name, w.Name, w.Gone, w.Grace)
 				}
 			}
 		}
@@ -130,7 +130,7 @@ func TestSameSeedGivesSamePodTerminationTimes(t *testing.T) {
 	}
 	first := ends(1)
 	if len(first) == 0 || !slices.Equal(first, ends(1)) || slices.Equal(first, ends(2)) {
-		t.Errorf("the seed does not decide the ends: %v", first)
+		t.Errorf("the same seed gives different termination times: %v", first)
 	}
 }
 

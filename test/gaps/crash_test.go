@@ -17,7 +17,7 @@ func TestCrashingWorkloadsShareNodes(t *testing.T) {
 		}
 		first := l.places[broken[0].Name]
 		if len(slices.Compact(slices.Sorted(slices.Values(first)))) != 3 {
-			t.Errorf("seed %d: the three are on nodes %v", seed, first)
+			t.Errorf("seed %d: the crashing workloads are on nodes %v", seed, first)
 		}
 		for _, w := range broken {
 			if !slices.Equal(l.places[w.Name], first) || len(w.Annotations) != 1 {

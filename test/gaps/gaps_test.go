@@ -51,12 +51,12 @@ func TestSameSeedGivesSameLayout(t *testing.T) {
 	for seed := range uint64(50) {
 		l := drawLayout(seed, nodes, workloads, false)
 		if !reflect.DeepEqual(l, drawLayout(seed, nodes, workloads, false)) {
-			t.Fatalf("seed %d draws another layout the second time", seed)
+			t.Fatalf("seed %d gives two different layouts", seed)
 		}
 		checkWorkloads(t, &l)
 		counts := []int{l.countKind(several), l.countKind(aloneSurging), l.countKind(aloneFixed)}
 		if !slices.Equal(counts, []int{22, 5, 3}) {
-			t.Errorf("seed %d: %v workloads of several pods, of one pod that can surge, and of one that cannot", seed, counts)
+			t.Errorf("seed %d: the numbers of workloads by kind are %v", seed, counts)
 		}
 		for name, places := range drawLayout(seed, nodes, workloads, true).places {
 			if distinct := slices.Compact(slices.Sorted(slices.Values(places))); len(distinct) != len(places) {

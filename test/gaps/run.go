@@ -82,7 +82,7 @@ func (l *layout) runOnNewControlPlane(ctx context.Context, w way, keep string) (
 	}
 	// This loads both programs into memory, so that the order of the ways does not matter.
 	if result, err := s.RunLine(ctx, "kubectl nodeupgrade --help"); err != nil || result.Code != 0 {
-		return outcome{}, fmt.Errorf("asking for help: %w: it ended with %d: %s", err, result.Code, result.Stderr)
+		return outcome{}, fmt.Errorf("running the tool with --help: %w: it ended with %d: %s", err, result.Code, result.Stderr)
 	}
 	o, err := observe(ctx, s)
 	if err != nil {
@@ -90,7 +90,7 @@ func (l *layout) runOnNewControlPlane(ctx context.Context, w way, keep string) (
 	}
 	defer o.cancel()
 	if missing := o.withoutEndpoint(l); len(missing) > 0 {
-		return outcome{}, fmt.Errorf("watching the endpoints: there are none of %s at first", strings.Join(missing, ", "))
+		return outcome{}, fmt.Errorf("watching the endpoints: at the start these Services have none: %s", strings.Join(missing, ", "))
 	}
 	return l.runAndObserve(ctx, s, o, w, keep)
 }
@@ -128,7 +128,7 @@ func checkAllMoved(ctx context.Context, s *fixture.Fixture) error {
 	}
 	for i := range pods.Items {
 		if node := pods.Items[i].Spec.NodeName; !strings.HasPrefix(node, poolOf(newImage, 0).NodePrefix()) {
-			return fmt.Errorf("looking where the pods are: %s is still on node %q", pods.Items[i].Name, node)
+			return fmt.Errorf("checking the pods' nodes: %s is still on node %q", pods.Items[i].Name, node)
 		}
 	}
 	return nil

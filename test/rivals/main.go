@@ -76,25 +76,25 @@ func (o options) runAll(ctx context.Context, s *fixture.Fixture, out io.Writer) 
 // summarize prints how many upgrades had no faults. It returns an error if one had faults, or if no rival changed a group and no upgrade
 // was killed.
 func summarize(out io.Writer, outcomes []outcome, took time.Duration) error {
-	well, deeds := 0, 0
+	well, resizes := 0, 0
 	for i := range outcomes {
 		if len(outcomes[i].faults) == 0 {
 			well++
 		}
 		if outcomes[i].killed {
-			deeds++
+			resizes++
 		}
 		for _, d := range outcomes[i].resizes {
 			if d.applied != 0 {
-				deeds++
+				resizes++
 			}
 		}
 	}
-	fmt.Fprintf(out, "%d of %d upgrades ended as they should, with %d changes by rivals, in %s\n", well, len(outcomes), deeds, took)
+	fmt.Fprintf(out, "%d of %d upgrades had no faults, with %d changes by rivals, in %s\n", well, len(outcomes), resizes, took)
 	switch {
 	case well < len(outcomes):
-		return fmt.Errorf("%d upgrades did not end as they should", len(outcomes)-well)
-	case deeds == 0:
+		return fmt.Errorf("%d upgrades had faults", len(outcomes)-well)
+	case resizes == 0:
 		return errors.New("no rival changed a group: nothing was tested")
 	default:
 		return nil

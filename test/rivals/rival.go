@@ -49,17 +49,17 @@ func (d resize) String() string {
 // drawResizes draws three to five changes for one upgrade, which takes about 15 s. Each change is up to 5.5 s after the previous one.
 func drawResizes(seed uint64) []resize {
 	random := rand.New(rand.NewPCG(seed, 0))
-	deeds := make([]resize, 3+random.IntN(3))
+	resizes := make([]resize, 3+random.IntN(3))
 	var at time.Duration
-	for i := range deeds {
+	for i := range resizes {
 		at += 500*time.Millisecond + time.Duration(random.Int64N(int64(5*time.Second)))
 		change := 1 + random.IntN(2)
 		if random.IntN(2) == 0 {
 			change = -change
 		}
-		deeds[i] = resize{at: at, change: change, respectsAnnotation: random.IntN(2) == 0}
+		resizes[i] = resize{at: at, change: change, respectsAnnotation: random.IntN(2) == 0}
 	}
-	return deeds
+	return resizes
 }
 
 // noScaleDown is the annotation that keeps cluster-autoscaler from removing a node. deletionTaint is the taint that cluster-autoscaler
@@ -84,10 +84,10 @@ func newRival(s *fixture.Fixture, group string, p *proxy) *rival {
 }
 
 // applyResizes makes the changes at their times. When the context ends, it skips the remaining changes.
-func (r *rival) applyResizes(ctx context.Context, deeds []resize) error {
+func (r *rival) applyResizes(ctx context.Context, resizes []resize) error {
 	began := time.Now()
-	for i := range deeds {
-		d := &deeds[i]
+	for i := range resizes {
+		d := &resizes[i]
 		select {
 		case <-ctx.Done():
 			d.note = "the upgrade was over"
@@ -161,7 +161,7 @@ func (r *rival) shrink(ctx context.Context, d *resize) error {
 }
 
 // findIdleNode returns a node of the group whose removal would evict no pod, or nil if there is none.
-func (r *rival) findIdleNode(ctx context.Context, heeds bool) (*corev1.Node, error) {
+func (r *rival) findIdleNode(ctx context.Context, respectsAnnotation bool) (*corev1.Node, error) {
 	nodes, err := r.Cluster.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "pool=" + r.group})
 	if err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func (r *rival) findIdleNode(ctx context.Context, heeds bool) (*corev1.Node, err
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		going := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == deletionTaint })
-		if going || heeds && node.Annotations[noScaleDown] == "true" {
+		if going || respectsAnnotation && node.Annotations[noScaleDown] == "true" {
 			continue
 		}
 		if load, err := podsToMove(ctx, r.Fixture, node.Name); err != nil || len(load) == 0 {

@@ -44,29 +44,29 @@ func TestSampleOfUpgradesWithConcurrentResizes(t *testing.T) {
 }
 
 func TestSameSeedGivesSameResizes(t *testing.T) {
-	heeded, grown := 0, 0
+	respecting, grown := 0, 0
 	for seed := range uint64(100) {
-		deeds := drawResizes(seed)
-		if !reflect.DeepEqual(deeds, drawResizes(seed)) {
-			t.Fatalf("seed %d draws other deeds the second time", seed)
+		resizes := drawResizes(seed)
+		if !reflect.DeepEqual(resizes, drawResizes(seed)) {
+			t.Fatalf("seed %d gives two different lists of resizes", seed)
 		}
-		if len(deeds) < 3 || !slices.IsSortedFunc(deeds, func(a, b resize) int { return int(a.at - b.at) }) {
-			t.Errorf("seed %d draws %v", seed, deeds)
+		if len(resizes) < 3 || !slices.IsSortedFunc(resizes, func(a, b resize) int { return int(a.at - b.at) }) {
+			t.Errorf("seed %d draws %v", seed, resizes)
 		}
-		for _, d := range deeds {
+		for _, d := range resizes {
 			if d.change == 0 || max(d.change, -d.change) > 2 {
 				t.Errorf("seed %d draws %v", seed, d)
 			}
 			if d.respectsAnnotation {
-				heeded++
+				respecting++
 			}
 			if d.change > 0 {
 				grown++
 			}
 		}
 	}
-	if heeded < 100 || grown < 100 {
-		t.Errorf("%d deeds of an autoscaler, %d that grow the group: too few to try anything", heeded, grown)
+	if respecting < 100 || grown < 100 {
+		t.Errorf("only %d resizes respect the annotation, and only %d grow the group", respecting, grown)
 	}
 }
 

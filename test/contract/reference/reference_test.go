@@ -47,7 +47,7 @@ func TestDocumentsWithEveryFieldMatchTheirSchema(t *testing.T) {
 			}
 			want, err := os.ReadFile(golden)
 			if err != nil || !bytes.Equal(got, want) {
-				t.Errorf("%s does not match its Go type (%v): run go test . -update and read the difference", golden, err)
+				t.Errorf("%s does not match its Go type (%v): run go test . -update and review the diff", golden, err)
 			}
 			validate := contract.Validate
 			if k.name == contract.EventKind {
@@ -77,13 +77,13 @@ func checkChangesAreRejected(t *testing.T, kind string, document any) {
 		objects++
 		object["surplus"] = true
 		if isValid(t, document) {
-			t.Errorf("%s: an unknown field in %q is not found", kind, path)
+			t.Errorf("%s: the schema accepts an unknown field in %q", kind, path)
 		}
 		delete(object, "surplus")
 		for name, value := range object {
 			object[name] = []any{value}
 			if _, isList := value.([]any); !isList && isValid(t, document) {
-				t.Errorf("%s: a list in place of %s.%s is not found", kind, path, name)
+				t.Errorf("%s: the schema accepts a list as the value of %s.%s", kind, path, name)
 			}
 			object[name] = value
 		}

@@ -144,7 +144,7 @@ func (f pin) downloadComplete(ctx context.Context, client *http.Client, part str
 	if last != nil {
 		return last
 	}
-	return fmt.Errorf("it has not the size of %d bytes after %d attempts", f.Size, attempts)
+	return fmt.Errorf("its size is not %d bytes after %d attempts", f.Size, attempts)
 }
 
 // cutError is the error of a connection that ended early.

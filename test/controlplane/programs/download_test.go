@@ -185,7 +185,7 @@ func TestDownloadsAreVerified(t *testing.T) {
 				t.Fatalf("got error %v, want one that says %q", err, c.want)
 			}
 			if _, err := os.Stat(filepath.Join(dir, "kube-scheduler")); err == nil && !strings.Contains(c.want, "etcd") {
-				t.Error("the program was installed all the same")
+				t.Error("the program was installed although the download failed")
 			}
 		})
 	}
@@ -205,7 +205,7 @@ func TestDownloadRequestsTheRestAfterDisconnect(t *testing.T) {
 	}
 	checkComplete(t, dir, parts)
 	if asked := p.requests["/kubectl"]; len(asked) != 2 || !strings.HasPrefix(asked[1], "bytes=") {
-		t.Errorf("asked for the ranges %q, want the whole and then the rest", asked)
+		t.Errorf("the requested ranges are %q, want the whole file and then the rest", asked)
 	}
 }
 
@@ -253,7 +253,7 @@ func TestProcessesThatCallTogetherDownloadOnce(t *testing.T) {
 	checkComplete(t, dir, dir+".parts")
 	for path, asked := range p.requests {
 		if len(asked) != 1 {
-			t.Errorf("%s was asked for %d times, want once", path, len(asked))
+			t.Errorf("%s was requested %d times, want once", path, len(asked))
 		}
 	}
 }

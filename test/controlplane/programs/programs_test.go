@@ -61,7 +61,7 @@ func TestProcessesThatCallTogetherBuildOnce(t *testing.T) {
 				t.Error(err)
 			}
 			if _, err := os.Stat(filepath.Join(dir, "hello")); err != nil {
-				t.Errorf("call %d returned before the program was there: %v", i, err)
+				t.Errorf("call %d returned before the program existed: %v", i, err)
 			}
 		})
 	}
@@ -98,7 +98,7 @@ func TestBuildLockWaitsNoLongerThanItsContext(t *testing.T) {
 		t.Errorf("got error %v, want %v", err, context.Canceled)
 	}
 	if !strings.Contains(log.String(), "waiting for another process") {
-		t.Errorf("log is %q: it does not name what was waited for", log.String())
+		t.Errorf("log is %q: it does not name the lock", log.String())
 	}
 }
 
@@ -116,7 +116,7 @@ func TestCacheKeyChangesWithTheModule(t *testing.T) {
 	for name, text := range map[string]string{"go.mod": "module example.com/hello\n", "go.sum": "# other\n"} {
 		writeFiles(t, source, map[string]string{name: text})
 		if other, ok := seen[key()]; ok {
-			t.Errorf("the key after a change of %s is the one after a change of %s", name, other)
+			t.Errorf("changes of %s and of %s give the same key", name, other)
 		}
 		seen[key()] = name
 	}
@@ -179,14 +179,14 @@ func TestPackagesToCompileAreListed(t *testing.T) {
 	}
 	before := left()
 	if before["example.com/hello"] == 0 || before["example.com/hello/text"] == 0 {
-		t.Errorf("%v are to be compiled, want both packages of the module", before)
+		t.Errorf("packages to compile are %v, want both packages of the module", before)
 	}
 	var log bytes.Buffer
 	if err := build(t.Context(), &log, g); err != nil {
 		t.Fatal(err)
 	}
 	if after := left(); after["example.com/hello/text"] != 0 {
-		t.Errorf("%v are to be compiled after the build", after)
+		t.Errorf("packages to compile after the build are %v, want none", after)
 	}
 	if !strings.Contains(log.String(), "packages from source, once") {
 		t.Errorf("log %q does not announce the work", log.String())
