@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// interruptMessage is the message after the first Ctrl-C. stopping is the message of the command's body when its context ends.
+// interruptMessage is the message after the first Ctrl-C. stopMessage is the message of the command's body when its context ends.
 const (
 	interruptMessage = "interrupted: ending this command (press Ctrl-C again to quit at once)"
 	stopMessage      = "stopping"

@@ -71,7 +71,7 @@ type ended struct {
 // measureCommand runs a shell line with the fixture's tools. Its CPU time includes all processes that the shell waited for.
 func measureCommand(ctx context.Context, s *fixture.Fixture, line string) (ended, error) {
 	var stderr bytes.Buffer
-	cmd := s.Shell(ctx, line)
+	cmd := s.NewShellCommand(ctx, line)
 	cmd.Stderr = &stderr
 	began := time.Now()
 	err := cmd.Run()

@@ -41,7 +41,7 @@ func (t *testCase) removedByTool(all map[string]bool) map[string]bool {
 
 // describeUpdates counts the updates of the group that EKS has begun, and the tokens with which they were requested.
 func (t *testCase) describeUpdates(ctx context.Context) (string, error) {
-	out, err := t.EKS().ListUpdates(ctx, &eks.ListUpdatesInput{Name: aws.String(fixture.EKSCluster), NodegroupName: aws.String(t.group())})
+	out, err := t.NewEKSClient().ListUpdates(ctx, &eks.ListUpdatesInput{Name: aws.String(fixture.EKSCluster), NodegroupName: aws.String(t.group())})
 	if err != nil {
 		return "", fmt.Errorf("listing the updates: %w", err)
 	}

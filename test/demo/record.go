@@ -18,7 +18,7 @@ func record(ctx context.Context, s *fixture.Fixture, commands []string, file str
 	began, recording := time.Now(), cast.New()
 	for _, args := range commands {
 		fmt.Printf("Recording kubectl %s\n", args)
-		cmd := s.Shell(ctx, "exec kubectl "+args)
+		cmd := s.NewShellCommand(ctx, "exec kubectl "+args)
 		cmd.Env = append(slices.DeleteFunc(cmd.Env, func(v string) bool { return strings.HasPrefix(v, "NO_COLOR=") }), "TERM=xterm")
 		code, err := recording.Run("kubectl "+args, cmd)
 		if err != nil {

@@ -152,7 +152,7 @@ func testAutoscaledWaitOfDays(t *testing.T, shared *fixture.Fixture) {
 	s.runVerb(0, "abort", "--yes")
 	s.settle()
 	after := s.takeSnapshot()
-	s.checkSize(after)
+	s.checkSizeRestored(after)
 	for _, node := range s.nodes() {
 		s.checkNoMarks(&node)
 	}

@@ -26,7 +26,7 @@ func TestUpgradeWaitsForLoadBalancers(t *testing.T) {
 	s.recordTargetOwners()
 
 	s.Cloud.InjectFault(awscloud.Fault{Service: "elasticloadbalancing", Code: "AccessDenied", Times: -1})
-	plan := start(t, s.Fixture, "nodeupgrade", "check", s.group, "--fail-on=never")
+	plan := startKubectl(t, s.Fixture, "nodeupgrade", "check", s.group, "--fail-on=never")
 	plan.awaitExit(0)
 	plan.checkOutput("may not elasticloadbalancing:DescribeTargetGroupAttributes", "the node label and --settle")
 	s.Cloud.ClearFaults()

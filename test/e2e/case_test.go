@@ -267,7 +267,7 @@ func (s *testCase) upgradeArgs(flags ...string) []string {
 // start starts the upgrade.
 func (s *testCase) start(flags ...string) *command {
 	s.t.Helper()
-	return start(s.t, s.Fixture, s.upgradeArgs(flags...)...)
+	return startKubectl(s.t, s.Fixture, s.upgradeArgs(flags...)...)
 }
 
 // runUpgrade runs the upgrade, waits until it exits, and checks its exit code.

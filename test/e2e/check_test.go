@@ -25,7 +25,7 @@ func (s *testCase) checkAllReplaced() {
 	s.t.Helper()
 	s.settle()
 	after := s.takeSnapshot()
-	s.checkSize(after)
+	s.checkSizeRestored(after)
 	for _, node := range s.nodes() {
 		if !s.isCurrent(&node, after.group) {
 			s.t.Errorf("node %s is not current", node.Name)
@@ -43,8 +43,8 @@ func (s *testCase) checkAllReplaced() {
 	s.checkBudgetsKept()
 }
 
-// checkSize compares the group's sizes and suspended processes in the cloud with those before.
-func (s *testCase) checkSize(after snapshot) {
+// checkSizeRestored compares the group's sizes and suspended processes in the cloud with those before.
+func (s *testCase) checkSizeRestored(after snapshot) {
 	s.t.Helper()
 	a, b := after.group, s.before.group
 	if a.Desired != b.Desired || a.Min != b.Min || a.Max != b.Max || !maps.Equal(a.Zones, b.Zones) {

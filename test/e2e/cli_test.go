@@ -203,7 +203,7 @@ func addManagedGroups(t *testing.T, s *fixture.Fixture) {
 			err = s.AwaitNodes(t.Context(), "pool="+name, 1)
 		}
 		if err == nil && name == "busy" {
-			_, err = s.EKS().UpdateNodegroupConfig(t.Context(), &eks.UpdateNodegroupConfigInput{
+			_, err = s.NewEKSClient().UpdateNodegroupConfig(t.Context(), &eks.UpdateNodegroupConfigInput{
 				ClusterName: aws.String(fixture.EKSCluster), NodegroupName: aws.String(name), UpdateConfig: &ekstypes.NodegroupUpdateConfig{MaxUnavailable: aws.Int32(2)},
 			})
 		}
@@ -270,7 +270,7 @@ func testReadsChangeNothing(t *testing.T, s *fixture.Fixture) {
 	before := readWrites(t, s)
 	probed := len(evictionDryRuns(t, s))
 	for _, args := range commands {
-		result := run(t, s, append([]string{"nodeupgrade"}, args...)...)
+		result := runKubectl(t, s, append([]string{"nodeupgrade"}, args...)...)
 		if result.Code != 0 || result.Stdout == "" || result.Stderr != "" {
 			t.Errorf("kubectl nodeupgrade %s ended with %d, stderr %q and %d bytes on stdout", strings.Join(args, " "), result.Code, result.Stderr, len(result.Stdout))
 		}

@@ -113,7 +113,7 @@ type command struct {
 	err     error
 }
 
-func start(t *testing.T, s *fixture.Fixture, args ...string) *command {
+func startKubectl(t *testing.T, s *fixture.Fixture, args ...string) *command {
 	t.Helper()
 	return startWithEnv(t, s, nil, args...)
 }
@@ -236,8 +236,8 @@ func (c *command) transcript() string {
 	return b.String()
 }
 
-// run runs kubectl and waits until it exits.
-func run(t *testing.T, s *fixture.Fixture, args ...string) fixture.Result {
+// runKubectl runs kubectl and waits until it exits.
+func runKubectl(t *testing.T, s *fixture.Fixture, args ...string) fixture.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
 	defer cancel()

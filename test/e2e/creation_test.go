@@ -48,7 +48,7 @@ func (s *testCase) awaitProbe(code int, says ...string) {
 		}
 	})
 	s.waitFor("the plan to say "+strings.Join(says, " and "), func() bool {
-		plan = run(s.t, s.Fixture, "nodeupgrade", "-l", "pool="+s.group, "--current", "image=v2", "--dry-run=server")
+		plan = runKubectl(s.t, s.Fixture, "nodeupgrade", "-l", "pool="+s.group, "--current", "image=v2", "--dry-run=server")
 		for _, text := range says {
 			if !strings.Contains(plan.Stdout, text) {
 				return false

@@ -34,7 +34,7 @@ func openListed(t *testing.T, shared *fixture.Fixture, group fixture.Group) *tes
 func (s *testCase) waitUntilListed() {
 	s.t.Helper()
 	s.waitFor("the group to be listed", func() bool {
-		return strings.Contains(run(s.t, s.Fixture, "nodeupgrade", "-o", "name").Stdout, "nodegroup/"+s.group+"\n")
+		return strings.Contains(runKubectl(s.t, s.Fixture, "nodeupgrade", "-o", "name").Stdout, "nodegroup/"+s.group+"\n")
 	})
 }
 
@@ -102,7 +102,7 @@ func testStatusWithoutCloud(t *testing.T, shared *fixture.Fixture) {
 	awaitDrainBlockedBy("stubborn")(s, c)
 	s.Cloud.RejectCredentials(awscloud.CredentialsExpired)
 	for _, args := range [][]string{{"status", s.group}, {"status", s.group, "-o", "json"}} {
-		got := run(t, s.Fixture, append([]string{"nodeupgrade"}, args...)...)
+		got := runKubectl(t, s.Fixture, append([]string{"nodeupgrade"}, args...)...)
 		if got.Code != 0 {
 			t.Errorf("%s ended with %d: %s", args, got.Code, got.Stderr)
 		}
@@ -112,7 +112,7 @@ func testStatusWithoutCloud(t *testing.T, shared *fixture.Fixture) {
 			}
 		}
 	}
-	if got := run(t, s.Fixture, "nodeupgrade", "status", "no-such-group"); got.Code != 1 || !strings.Contains(got.Stderr, "expired") {
+	if got := runKubectl(t, s.Fixture, "nodeupgrade", "status", "no-such-group"); got.Code != 1 || !strings.Contains(got.Stderr, "expired") {
 		t.Errorf("status of a group without a record ended with %d: %s", got.Code, got.Stderr)
 	}
 	s.Cloud.RejectCredentials(awscloud.CredentialsFine)

@@ -35,7 +35,7 @@ func testZoneByZone(t *testing.T, shared *fixture.Fixture) {
 // none. After all of them were replaced, resume ends the upgrade (GKE G90).
 func testShortLivedNodes(t *testing.T, shared *fixture.Fixture) {
 	s := openCase(t, shared, fixture.Group{Name: "short-lived", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
-	c := start(t, s.Fixture, "nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json", "--strategy=short-lived")
+	c := startKubectl(t, s.Fixture, "nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json", "--strategy=short-lived")
 	c.awaitExit(6)
 	c.checkOutput("2 of 2 nodes are left", "to end by themselves")
 	for _, node := range s.nodes() {

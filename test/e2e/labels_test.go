@@ -18,7 +18,7 @@ func testNodeWithoutLabelIsReplaced(t *testing.T, shared *fixture.Fixture) {
 	lacking := s.before.group.Instances[0].Node
 	s.changeNode(lacking, func(node *corev1.Node) { node.Labels["image"] = fixture.OldImage })
 	current := "--current=image=" + fixture.NewImage
-	plan := start(t, s.Fixture, "nodeupgrade", s.group, "--dry-run", current, "--forecast=false")
+	plan := startKubectl(t, s.Fixture, "nodeupgrade", s.group, "--dry-run", current, "--forecast=false")
 	plan.awaitExit(0)
 	plan.checkOutput("1 of 2 nodes is outdated, 1 of them only because they lack a label of current nodes")
 	s.runUpgrade(0, current)
@@ -28,7 +28,7 @@ func testNodeWithoutLabelIsReplaced(t *testing.T, shared *fixture.Fixture) {
 		}
 	}
 	s.settle()
-	s.checkSize(s.takeSnapshot())
+	s.checkSizeRestored(s.takeSnapshot())
 	s.runUpgrade(0, current).checkOutput("is current")
 }
 

@@ -150,13 +150,13 @@ const toNewVersion = "--to=1.36"
 // start starts the upgrade.
 func (s *managedCase) start(flags ...string) *command {
 	s.t.Helper()
-	return start(s.t, s.Fixture, append([]string{"nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json", skipBudgetChecks}, flags...)...)
+	return startKubectl(s.t, s.Fixture, append([]string{"nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json", skipBudgetChecks}, flags...)...)
 }
 
 // startUpdateAsOtherUser starts an update in EKS without the plugin, and returns the ID of the update.
 func (s *managedCase) startUpdateAsOtherUser() string {
 	s.t.Helper()
-	out, err := s.EKS().UpdateNodegroupVersion(s.t.Context(), &eks.UpdateNodegroupVersionInput{
+	out, err := s.NewEKSClient().UpdateNodegroupVersion(s.t.Context(), &eks.UpdateNodegroupVersionInput{
 		ClusterName: aws.String(fixture.EKSCluster), NodegroupName: aws.String(s.group), Version: aws.String("1.36"),
 	})
 	if err != nil {
@@ -209,7 +209,7 @@ func (s *managedCase) checkPlanAndUpgrade(nodes int, flags ...string) {
 	s.t.Helper()
 	before := len(s.Cloud.Requests())
 	dry := append([]string{"nodeupgrade", s.group, "--dry-run"}, flags...)
-	plan := run(s.t, s.Fixture, dry...)
+	plan := runKubectl(s.t, s.Fixture, dry...)
 	for _, words := range []string{
 		"Group       " + s.group + " (EKS managed node group)", "release:" + fixture.NewRelease, fmt.Sprintf("%d of %[1]d nodes are outdated", nodes),
 		"EKS upgrades the group itself, rolling update: at most 1 unavailable; 15m to drain a node, then the update fails (PodEvictionFailure)",
@@ -288,7 +288,7 @@ func (s *managedCase) checkStatusNamesBlocker(first time.Time) {
 	s.t.Helper()
 	var text string
 	s.waitFor("the status to name the blocking pod", func() bool {
-		text = run(s.t, s.Fixture, "nodeupgrade", "status", s.group).Stdout
+		text = runKubectl(s.t, s.Fixture, "nodeupgrade", "status", s.group).Stdout
 		return s.namesBlocker(text)
 	})
 	took := time.Since(first)
@@ -353,7 +353,7 @@ func testUpdateOfOtherUser(t *testing.T, shared *fixture.Fixture) {
 	s := openManaged(t, shared, fixture.ManagedGroup{Name: "others"}, blockingWorkload(2))
 	release := s.Cloud.PostponeDrains(slices.Collect(maps.Values(s.nodesWithImage(fixture.OldImage)))...)
 	id := s.startUpdateAsOtherUser()
-	watching := start(t, s.Fixture, "nodeupgrade", "status", s.group, "-w")
+	watching := startKubectl(t, s.Fixture, "nodeupgrade", "status", s.group, "-w")
 	s.waitFor("the update to be shown", func() bool { return strings.Contains(watching.out.String(), id) })
 	release() // the drain must begin after the watch has started, because otherwise the watch could miss it
 	first := s.awaitFirstDeparture()

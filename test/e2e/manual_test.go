@@ -46,7 +46,7 @@ func (s *testCase) addNode(name, image string) {
 func (s *testCase) startLabelled(flags ...string) *command {
 	s.t.Helper()
 	args := []string{"nodeupgrade", "-l", "pool=" + s.group, "--current", "image=v2", "--yes", "--parallel-groups", "--progress=json", "--settle=0s"}
-	return start(s.t, s.Fixture, append(args, flags...)...)
+	return startKubectl(s.t, s.Fixture, append(args, flags...)...)
 }
 
 // testNodesAddedByHand adds a current node for each drained node and deletes the drained node, as a user would.

@@ -94,7 +94,7 @@ func isNodeReady(node *corev1.Node) bool {
 func (s *testCase) checkUnchanged() {
 	s.t.Helper()
 	after := s.takeSnapshot()
-	s.checkSize(after)
+	s.checkSizeRestored(after)
 	for uid, was := range s.before.marks {
 		if is, ok := after.marks[uid]; !ok || !is.equal(was) {
 			s.t.Errorf("node %s has changed: %v, before %v", uid, is, was)

@@ -34,7 +34,7 @@ func testTargetMoves(t *testing.T, shared *fixture.Fixture) {
 	first.awaitEvent("two replaced nodes", func(e event) bool { replaced, _ := parseReplaced(e); return replaced == 2 })
 	setDefaultVersion(t, shared, template, 3)
 	first.awaitExit(5)
-	if plan := run(t, s.Fixture, "nodeupgrade", s.group, "--dry-run", "--replan"); plan.Code != 0 {
+	if plan := runKubectl(t, s.Fixture, "nodeupgrade", s.group, "--dry-run", "--replan"); plan.Code != 0 {
 		t.Errorf("the plan of the rest ended with %d: %s%s", plan.Code, plan.Stdout, plan.Stderr)
 	}
 

@@ -23,12 +23,12 @@ func testOnlyPodIsMovedFirst(t *testing.T, shared *fixture.Fixture) {
 	s.startObserving()
 	labelled := []string{"nodeupgrade", "-l", "pool=" + s.group, "--current", "image=v2", "--wait-replacement=false", "--parallel-groups", "--settle=0s"}
 	for _, how := range []string{"--dry-run", "--yes"} {
-		if refused := run(t, s.Fixture, append(labelled, how)...); refused.Code != 3 || !strings.Contains(refused.Stdout+refused.Stderr, "--move=surge") {
+		if refused := runKubectl(t, s.Fixture, append(labelled, how)...); refused.Code != 3 || !strings.Contains(refused.Stdout+refused.Stderr, "--move=surge") {
 			t.Errorf("%s ended with %d and does not offer to move the pod: %s%s", how, refused.Code, refused.Stdout, refused.Stderr)
 		}
 	}
 	for _, how := range [][]string{{"--dry-run"}, {"--dry-run", "--forecast=false"}} {
-		if plan := run(t, s.Fixture, append(append(labelled, "--move=surge"), how...)...); plan.Code != 0 || strings.Contains(plan.Stdout, "PDB009") {
+		if plan := runKubectl(t, s.Fixture, append(append(labelled, "--move=surge"), how...)...); plan.Code != 0 || strings.Contains(plan.Stdout, "PDB009") {
 			t.Errorf("%v with --move=surge ended with %d: %s%s", how, plan.Code, plan.Stdout, plan.Stderr)
 		}
 	}

@@ -14,10 +14,10 @@ func testDoNotDisruptAnnotation(t *testing.T, shared *fixture.Fixture) {
 	s := openCase(t, shared, fixture.Group{Name: "undisrupted", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
 	const pod = "db-0"
 	annotatePod(t, s, pod, drain.AnnotationSafeToEvict+"=false")
-	if plan := run(t, s.Fixture, "nodeupgrade", s.group, "--dry-run"); plan.Code != 0 || !strings.Contains(plan.Stdout, "safe-to-evict=false") {
+	if plan := runKubectl(t, s.Fixture, "nodeupgrade", s.group, "--dry-run"); plan.Code != 0 || !strings.Contains(plan.Stdout, "safe-to-evict=false") {
 		t.Errorf("the plan ended with %d and does not name the pod: %s%s", plan.Code, plan.Stdout, plan.Stderr)
 	}
-	if plan := run(t, s.Fixture, "nodeupgrade", s.group, "--dry-run", "--respect-do-not-disrupt"); plan.Code != 3 || !strings.Contains(plan.Stdout, "(do-not-disrupt)") {
+	if plan := runKubectl(t, s.Fixture, "nodeupgrade", s.group, "--dry-run", "--respect-do-not-disrupt"); plan.Code != 3 || !strings.Contains(plan.Stdout, "(do-not-disrupt)") {
 		t.Errorf("the plan that respects it ended with %d: %s%s", plan.Code, plan.Stdout, plan.Stderr)
 	}
 
@@ -31,7 +31,7 @@ func testDoNotDisruptAnnotation(t *testing.T, shared *fixture.Fixture) {
 // annotatePod changes an annotation of a pod, as kubectl annotate takes it.
 func annotatePod(t *testing.T, s *testCase, pod, change string) {
 	t.Helper()
-	if r := run(t, s.Fixture, "annotate", "pod", "-n", s.group, pod, change); r.Code != 0 {
+	if r := runKubectl(t, s.Fixture, "annotate", "pod", "-n", s.group, pod, change); r.Code != 0 {
 		t.Fatalf("annotating pod %s: %s", pod, r.Stderr)
 	}
 }

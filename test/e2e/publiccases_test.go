@@ -281,7 +281,7 @@ func (s *testCase) applyStep(name string, step int, flags ...string) {
 	if _, err := os.Stat(file); os.IsNotExist(err) && step != 1 {
 		return
 	}
-	if r := run(s.t, s.Fixture, append([]string{"apply", "-f", file}, flags...)...); r.Code != 0 {
+	if r := runKubectl(s.t, s.Fixture, append([]string{"apply", "-f", file}, flags...)...); r.Code != 0 {
 		s.t.Fatalf("applying %s: %s", file, r.Stderr)
 	}
 }

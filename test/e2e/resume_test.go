@@ -46,17 +46,17 @@ func testResumeWithFewerFlags(t *testing.T, shared *fixture.Fixture) {
 	if said == nil {
 		t.Fatalf("the error contains no command: %s", first.errorLine())
 	}
-	if plan := run(t, s.Fixture, "nodeupgrade", s.group, "--dry-run"); plan.Code != 3 || !strings.Contains(plan.Stdout, "settle 2s") {
+	if plan := runKubectl(t, s.Fixture, "nodeupgrade", s.group, "--dry-run"); plan.Code != 3 || !strings.Contains(plan.Stdout, "settle 2s") {
 		t.Errorf("the plan of the rest ended with %d: %s%s", plan.Code, plan.Stdout, plan.Stderr)
 	}
 
-	second := start(t, s.Fixture, strings.Fields(said[1])...)
+	second := startKubectl(t, s.Fixture, strings.Fields(said[1])...)
 	awaitDrainBlockedBy("stubborn")(s, second)
 	second.interrupt()
 	second.awaitExit(130)
 
 	s.deleteBudget("stubborn")
-	third := start(t, s.Fixture, "nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json")
+	third := startKubectl(t, s.Fixture, "nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json")
 	empty := third.awaitEvent("an empty node", nodeReached("Empty"))
 	if removed := third.awaitEvent("its removal", nodeReached("Removing")); removed.Time.Sub(empty.Time) < settle {
 		t.Errorf("the node was removed %s after it was empty, want the %s of the first command", removed.Time.Sub(empty.Time), settle)

@@ -108,7 +108,7 @@ func testTwoGroupsTogether(t *testing.T, shared *fixture.Fixture) {
 	first := busy.start()
 	awaitDrainBlockedBy("stubborn")(busy, first)
 
-	second := start(t, other.Fixture, "nodeupgrade", "other", "--yes")
+	second := startKubectl(t, other.Fixture, "nodeupgrade", "other", "--yes")
 	second.awaitExit(5)
 	if errorLine := second.errorLine(); !strings.Contains(errorLine, "--parallel-groups") {
 		t.Errorf("the error does not say how to continue: %s", errorLine)
@@ -127,7 +127,7 @@ func testUserLowersMax(t *testing.T, shared *fixture.Fixture) {
 	c := s.start()
 	awaitDrainBlockedBy("stubborn")(s, c)
 	before := s.cloudGroup()
-	s.setMax(before.Max - 1)
+	s.setMaxAsOtherUser(before.Max - 1)
 	c.awaitExit(5)
 	for _, part := range []string{"lowered the group's max from 4 to 3", "run kubectl nodeupgrade resume lowered to continue", "kubectl nodeupgrade abort lowered"} {
 		if errorLine := c.errorLine(); !strings.Contains(errorLine, part) {
@@ -156,7 +156,7 @@ func testUserProtectsInstances(t *testing.T, shared *fixture.Fixture) {
 			old = append(old, i.ID)
 		}
 	}
-	s.setProtection(old, true)
+	s.setProtectionAsOtherUser(old, true)
 	c.awaitExit(5)
 	if errorLine := c.errorLine(); !strings.Contains(errorLine, "a user or another process protected instance") {
 		t.Errorf("the error does not name the protected instance: %s", errorLine)
@@ -168,7 +168,7 @@ func testUserProtectsInstances(t *testing.T, shared *fixture.Fixture) {
 			t.Errorf("instance %s was terminated", id)
 		}
 	}
-	s.setProtection(old, false)
+	s.setProtectionAsOtherUser(old, false)
 	s.runUpgrade(0)
 	s.checkUpgraded()
 }
@@ -180,7 +180,7 @@ func (s *testCase) otherUser() *autoscaling.Client {
 	})
 }
 
-func (s *testCase) setProtection(instances []string, protected bool) {
+func (s *testCase) setProtectionAsOtherUser(instances []string, protected bool) {
 	s.t.Helper()
 	_, err := s.otherUser().SetInstanceProtection(s.t.Context(), &autoscaling.SetInstanceProtectionInput{
 		AutoScalingGroupName: aws.String(s.group), InstanceIds: instances, ProtectedFromScaleIn: aws.Bool(protected),
@@ -190,8 +190,8 @@ func (s *testCase) setProtection(instances []string, protected bool) {
 	}
 }
 
-// setMax sets the maximum as another user.
-func (s *testCase) setMax(n int) {
+// setMaxAsOtherUser sets the maximum as another user.
+func (s *testCase) setMaxAsOtherUser(n int) {
 	s.t.Helper()
 	_, err := s.otherUser().UpdateAutoScalingGroup(s.t.Context(), &autoscaling.UpdateAutoScalingGroupInput{
 		AutoScalingGroupName: aws.String(s.group), MaxSize: aws.Int32(int32(n)),

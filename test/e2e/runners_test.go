@@ -59,7 +59,7 @@ func (s *testCase) addRunner(i int) {
 		s.t.Fatal(err)
 	}
 	s.kubectl("create", "-f", file)
-	uid := run(s.t, s.Fixture, "get", "ephemeralrunner", "-n", s.Namespace, name, "-o", "jsonpath={.metadata.uid}").Stdout
+	uid := runKubectl(s.t, s.Fixture, "get", "ephemeralrunner", "-n", s.Namespace, name, "-o", "jsonpath={.metadata.uid}").Stdout
 	yes := true
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "runner"}, OwnerReferences: []metav1.OwnerReference{

@@ -118,7 +118,7 @@ func TestVerbsReachUpgradeOnAnotherMachine(t *testing.T) {
 				})
 			}
 			t.Run("nothing recorded", func(t *testing.T) {
-				start(t, shared, "nodeupgrade", verb.name, "nobody").checkRefusal("it has no recorded upgrade")
+				startKubectl(t, shared, "nodeupgrade", verb.name, "nobody").checkRefusal("it has no recorded upgrade")
 			})
 			t.Run("done", func(t *testing.T) {
 				t.Parallel()
@@ -209,7 +209,7 @@ func testResume(s *testCase, phase string, holder *command) {
 	case "scale up":
 		s.runVerb(0, "resume", "--yes").checkOutput("is already running")
 	case "draining":
-		watching = start(s.t, s.Fixture, "nodeupgrade", "status", s.group, "-w")
+		watching = startKubectl(s.t, s.Fixture, "nodeupgrade", "status", s.group, "-w")
 		c := s.startVerb("pause")
 		// A watch collects changes for a moment, so it may not show a state that is very short.
 		s.waitFor("the watch to show the pause", func() bool {
@@ -235,7 +235,7 @@ func testResume(s *testCase, phase string, holder *command) {
 	}
 	s.settle()
 	after := s.takeSnapshot()
-	s.checkSize(after)
+	s.checkSizeRestored(after)
 	for _, node := range s.nodes() {
 		if !s.isCurrent(&node, after.group) {
 			s.t.Errorf("node %s is not current", node.Name)
@@ -292,7 +292,7 @@ func testAbort(s *testCase, phase string, holder *command) {
 	// On a slow machine a node may have been drained before the request arrived. In that case new nodes have pods, and stay.
 	if phase == "scale up" {
 		if _, _, drained, _ := holder.log.find(0, nodeReached(string(record.NodeDraining))); !drained {
-			s.checkSize(s.takeSnapshot())
+			s.checkSizeRestored(s.takeSnapshot())
 		}
 	}
 }
@@ -335,7 +335,7 @@ func (s *testCase) checkNothingLeft(back bool) {
 		}
 	}
 	if back {
-		s.checkSize(after)
+		s.checkSizeRestored(after)
 	}
 	if !slices.Equal(after.group.Suspended, s.before.group.Suspended) {
 		s.t.Errorf("suspended %v, before %v", after.group.Suspended, s.before.group.Suspended)

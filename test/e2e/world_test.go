@@ -117,7 +117,7 @@ func (s *testCase) status() status {
 
 func (s *testCase) statusOf(group ...string) status {
 	s.t.Helper()
-	result := run(s.t, s.Fixture, append([]string{"nodeupgrade", "status", "-o", "json"}, group...)...)
+	result := runKubectl(s.t, s.Fixture, append([]string{"nodeupgrade", "status", "-o", "json"}, group...)...)
 	var found status
 	if err := json.NewDecoder(strings.NewReader(result.Stdout)).Decode(&found); err != nil {
 		s.t.Fatalf("reading the status: %v\n%s%s", err, result.Stdout, result.Stderr)

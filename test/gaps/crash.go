@@ -90,7 +90,7 @@ func (l *layout) runUntilStopped(ctx context.Context, s *fixture.Fixture, w way,
 	}
 	defer seen.cancel()
 	began := time.Now()
-	result, err := s.RunLine(ctx, w.line)
+	result, err := s.RunShell(ctx, w.line)
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func (l *layout) runOnNewControlPlane(ctx context.Context, w way, keep string) (
 		return outcome{}, err
 	}
 	// This loads both programs into memory, so that the order of the ways does not matter.
-	if result, err := s.RunLine(ctx, "kubectl nodeupgrade --help"); err != nil || result.Code != 0 {
+	if result, err := s.RunShell(ctx, "kubectl nodeupgrade --help"); err != nil || result.Code != 0 {
 		return outcome{}, fmt.Errorf("running the tool with --help: %w: it ended with %d: %s", err, result.Code, result.Stderr)
 	}
 	o, err := observe(ctx, s)
@@ -98,7 +98,7 @@ func (l *layout) runOnNewControlPlane(ctx context.Context, w way, keep string) (
 // runAndObserve runs the way's command, and observes the Services until all pods are ready. kubectl drain exits before that.
 func (l *layout) runAndObserve(ctx context.Context, s *fixture.Fixture, o *observer, w way, keep string) (outcome, error) {
 	began := time.Now()
-	result, err := s.RunLine(ctx, w.line)
+	result, err := s.RunShell(ctx, w.line)
 	if err != nil {
 		return outcome{}, err
 	}
