@@ -25,10 +25,10 @@ TestProblemsReportedAboutOtherTools/suc-9-inplace-no-budget
 TestUpgradesWithUnreliableCloud/answers_are_lost
 TestUpgrades/case/three_nodes_in_three_zones
 TestUpgrades/case/a_node_that_cannot_be_drained:_fail
-TestUpgrades/case/a_group_that_cannot_launch_in_zone
-TestUpgrades/case/a_current_machine_without_its_label
-TestUpgrades/case/nodes_brought_in_advance
-TestUpgrades/case/two_groups_at_once
+TestUpgrades/case/mixed_instances
+TestUpgrades/case/a_node_without_its_label
+TestUpgrades/case/nodes_added_in_advance
+TestUpgrades/case/two_groups_together
 TestUpgrades/case/interrupted:_terminal
 TestVerbsReachUpgradeOnAnotherMachine/abort/draining
 TestVerbsReachUpgradeOnAnotherMachine/complete/scale_down
