@@ -226,36 +226,19 @@ func (g *groupContext) rejectRefusedUpgrade() error {
 	}
 }
 
-// stopsAtBlockingFindings reports whether findings of severity block stop the upgrade before it begins. They do not
-// stop an upgrade that continues, or one that skips or forces nodes that cannot be drained.
-func (g *groupContext) stopsAtBlockingFindings() bool {
-	return g.request.RefusesBlocked() && !g.record.IsResumable()
-}
-
-// rejectBlockedUpgrade returns an error if a finding of severity block stops the upgrade. Such a finding means that a
-// node cannot be drained, or that a pod cannot run on any other node.
-func (g *groupContext) rejectBlockedUpgrade() error {
-	if !g.stopsAtBlockingFindings() {
+// rejectBlockedUpgrade returns the first finding that stops the upgrade as an error, nil if there is none. Such a finding
+// means that a node cannot be drained, that a pod cannot run on any other node, or that nothing would create a pod again.
+// continues is true for an upgrade that began before, and for a rollback. The exit code is 2 if a flag is missing that
+// says what happens to pods without a controller.
+func (g *groupContext) rejectBlockedUpgrade(continues bool) error {
+	i := slices.IndexFunc(g.findings, func(f preflight.Finding) bool { return preflight.StopsUpgrade(&f, &g.request, continues) })
+	if i < 0 {
 		return nil
 	}
-	for _, f := range g.findings {
-		if preflight.StopsUpgrade(&f) {
-			return &exitErr{code: exitStructural, err: fmt.Errorf("upgrading group %q: %s; nothing was touched. If you accept this, pass --skip-check=%s or another --on-timeout", g.group.Name, f, f.Rule)}
-		}
+	switch f := g.findings[i]; {
+	case f.Rule == preflight.RuleUnmanaged:
+		return usageError(fmt.Errorf("upgrading group %q: node %s: %s; nothing was touched", g.group.Name, f.Node, f))
+	default:
+		return &exitErr{code: exitStructural, err: fmt.Errorf("upgrading group %q: %s; nothing was touched. If you accept this, pass --skip-check=%s or another --on-timeout", g.group.Name, f, f.Rule)}
 	}
-	return nil
-}
-
-// rejectUnmanagedPods returns an error for pods without a controller, because nothing creates them again after an
-// eviction. It returns nil if the user set what to do with such pods or nodes.
-func (g *groupContext) rejectUnmanagedPods() error {
-	if g.request.OnTimeout != record.Fail || g.request.EvictUnmanaged {
-		return nil
-	}
-	for _, f := range g.findings {
-		if f.Rule == "POD001" {
-			return usageError(fmt.Errorf("upgrading group %q: node %s: %s; nothing was touched", g.group.Name, f.Node, f))
-		}
-	}
-	return nil
 }

@@ -208,8 +208,9 @@ func (s *session) checkUpgrade(ctx context.Context, g *groupContext, m mode) err
 	if s.line.isDryRun() {
 		return nil // the plan runs all rules later
 	}
-	stops := func(f preflight.Finding) bool { return preflight.StopsUpgrade(&f) }
-	if objects == nil && m == modeUpgrade && g.stopsAtBlockingFindings() && slices.ContainsFunc(g.findings, stops) { // an annotation of a workload may skip the finding, so the objects are needed
+	continues := m != modeUpgrade || g.record.IsResumable()
+	stops := func(f preflight.Finding) bool { return preflight.StopsUpgrade(&f, &g.request, continues) }
+	if objects == nil && m == modeUpgrade && slices.ContainsFunc(g.findings, stops) { // an annotation of a workload may skip the finding, so the objects are needed
 		var err error
 		if objects, err = cluster.ReadObjects(ctx, s.conn.Client, inventory.ForChecks); err != nil {
 			return explainReadError(err)

@@ -69,7 +69,7 @@ func rollBackUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error 
 		return c.line.printPlans(true, *plan)
 	}
 	s.warnOfForeignJobs(g)
-	if err := cmp.Or(g.rejectRefusedUpgrade(), g.rejectUnmanagedPods()); err != nil {
+	if err := cmp.Or(g.rejectRefusedUpgrade(), g.rejectBlockedUpgrade(true)); err != nil {
 		return err
 	}
 	if g.group.Follows != "" {

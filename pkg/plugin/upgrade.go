@@ -161,7 +161,7 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 	}
 	s.line.warn(g.keptSurge)
 	s.warnOfForeignJobs(g)
-	if err := cmp.Or(g.rejectUnmanagedPods(), g.rejectBlockedUpgrade(), g.rejectLargeRecord()); err != nil {
+	if err := cmp.Or(g.rejectBlockedUpgrade(g.record.IsResumable()), g.rejectLargeRecord()); err != nil {
 		return err
 	}
 	if err := s.checkRights(ctx, m, &g.request); err != nil {

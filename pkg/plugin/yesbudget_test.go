@@ -44,7 +44,7 @@ func TestYesChecksWhyBudgetIsClosed(t *testing.T) {
 			s.budgets = []policyv1.PodDisruptionBudget{*build.Budget("web", build.Counts(2, 1, 1))}
 			s.serve(t)
 			g := openForYes(t, true)
-			switch err := g.rejectBlockedUpgrade(); {
+			switch err := g.rejectBlockedUpgrade(false); {
 			case c.want == "" && err != nil:
 				t.Errorf("rejected: %v", err)
 			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "--skip-check=PDB006")):
@@ -64,7 +64,7 @@ func TestYesHonoursAnnotations(t *testing.T) {
 				s.budgets[0].Annotations = map[string]string{preflight.AnnotationSkip + "PDB001": "scaled up on Sunday"}
 			}
 			s.serve(t)
-			if err := openForYes(t, groupOnly).rejectBlockedUpgrade(); (err == nil) != annotated {
+			if err := openForYes(t, groupOnly).rejectBlockedUpgrade(false); (err == nil) != annotated {
 				t.Errorf("annotated %t, pods of the group only %t: %v", annotated, groupOnly, err)
 			}
 		}
@@ -120,7 +120,7 @@ func TestYesChecksVolumes(t *testing.T) {
 	s.serve(t)
 	for _, groupOnly := range []bool{true, false} {
 		g := openForYes(t, groupOnly)
-		if err := g.rejectBlockedUpgrade(); err == nil || !strings.Contains(err.Error(), "is on its node's disk") || !strings.Contains(err.Error(), "--skip-check=POD003") {
+		if err := g.rejectBlockedUpgrade(false); err == nil || !strings.Contains(err.Error(), "is on its node's disk") || !strings.Contains(err.Error(), "--skip-check=POD003") {
 			t.Errorf("with the group's pods only %t: got %v, want an error that names the volume", groupOnly, err)
 		}
 	}

@@ -370,7 +370,7 @@ func describeObstacle(obstacle drain.Obstacle) string {
 func ruleOfObstacle(kind drain.ObstacleKind) string {
 	return map[drain.ObstacleKind]string{
 		drain.BudgetNever: "PDB001", drain.TwoBudgets: "PDB002", drain.BudgetUnhealthy: "PDB006",
-		drain.Unmanaged: "POD001", drain.Returns: "POD005", drain.NamespaceEnding: "POD007",
+		drain.Unmanaged: RuleUnmanaged, drain.Returns: "POD005", drain.NamespaceEnding: "POD007",
 	}[kind]
 }
 

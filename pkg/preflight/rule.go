@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // Rule is one check of the catalogue. It is pure: it looks only at the Scene.
@@ -54,14 +56,22 @@ func PlanRules() []Rule {
 	}}
 }
 
-// StopsUpgrade reports whether the finding prevents the start of an upgrade that fails at the first node whose drain exceeds its
-// time.
-func StopsUpgrade(f *Finding) bool {
+// RuleUnmanaged is the ID of the rule about pods without a controller.
+const RuleUnmanaged = "POD001"
+
+// StopsUpgrade reports whether the finding prevents the start of an upgrade with the request. continues is true if the
+// upgrade began before. Findings of severity block stop an upgrade that begins, and that fails at the first node whose
+// drain exceeds its time. A pod without a controller stops every upgrade, unless the request sets what happens to such
+// pods or to nodes that cannot be drained: nothing would create the pod again.
+func StopsUpgrade(f *Finding, request *record.Request, continues bool) bool {
 	if f.Severity != Block || f.Skipped != "" {
 		return false
 	}
+	if f.Rule == RuleUnmanaged {
+		return request.OnTimeout == record.Fail && !request.EvictUnmanaged
+	}
 	rule, known := FindRule(f.Rule)
-	return !known || !rule.StartsAnyway
+	return request.RefusesBlocked() && !continues && (!known || !rule.StartsAnyway)
 }
 
 // FindRule returns the rule with the ID, in upper or lower case.

@@ -50,7 +50,7 @@ func terminationRules() []Rule {
 			Source: "docs.aws.amazon.com, \"Edit target group attributes\"",
 		},
 		{
-			ID: "TERM005", Severity: Error, find: perTemplate(findLongGrace),
+			ID: "TERM005", Severity: Error, StartsAnyway: true, find: perTemplate(findLongGrace),
 			Text:   "terminationGracePeriodSeconds is longer than a node's drain may take. If a pod needs all of it, --on-timeout decides whether the upgrade fails, deletes the pod or skips the node.",
 			Source: "docs.aws.amazon.com, \"Managed node update behavior\" (15 min); cloud.google.com, \"Node upgrade strategies\" (1 h)",
 		},
@@ -251,10 +251,11 @@ func findLongGrace(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	}
 	f := &Finding{}
 	end := "is deleted with its node"
-	switch request.OnTimeout {
-	case record.Fail:
+	switch {
+	case request.Strategy.Traits().DeletesRest:
+	case request.OnTimeout == record.Fail:
 		f.Severity, end = Block, "makes the upgrade fail"
-	case record.Skip:
+	case request.OnTimeout == record.Skip:
 		end = "has its node skipped"
 	}
 	f.Message = fmt.Sprintf("terminationGracePeriodSeconds is %d, and a node's drain may take %s: a pod that needs longer %s", wholeSeconds(grace), describeSpan(limit), end)

@@ -50,7 +50,7 @@ func groupRules() []Rule {
 // to keep.
 func unmovablePodRules() []Rule {
 	return []Rule{
-		upgradeRule("POD001", Block,
+		upgradeRule(RuleUnmanaged, Block,
 			"A pod has no controller that would create it again after its eviction. It is not evicted without --unmanaged-pods=evict.",
 			"kubectl drain, filters.go"),
 		upgradeRule("POD005", Block,

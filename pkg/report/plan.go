@@ -212,7 +212,7 @@ func (p *Plan) describeOutcome() string {
 
 // describeStopRisk returns a warning if a finding of severity block may stop the upgrade after its start.
 func (p *Plan) describeStopRisk() string {
-	if slices.ContainsFunc(p.Findings, func(f preflight.Finding) bool { return f.Severity == preflight.Block && f.Skipped == "" }) && p.refusesBlocked() {
+	if slices.ContainsFunc(p.Findings, p.mayStopBy) {
 		return ", unless a Blocked line stops it"
 	}
 	return ""
@@ -362,12 +362,9 @@ func planFooterLines(p *Plan, o Options) []string {
 // blockedStartLines returns a line with the rules that prevent the start of the upgrade. The forecast shows
 // the upgrade without these rules.
 func blockedStartLines(p *Plan) []string {
-	if !p.refusesBlocked() {
-		return nil
-	}
 	var rules []string
 	for i := range p.Findings {
-		if f := &p.Findings[i]; preflight.StopsUpgrade(f) && !slices.Contains(rules, f.Rule) {
+		if f := &p.Findings[i]; p.isStoppedBy(f) && !slices.Contains(rules, f.Rule) {
 			rules = append(rules, f.Rule)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
@@ -215,6 +216,11 @@ func TestPlanReportsWhetherUserMustAct(t *testing.T) {
 	blocked.Findings, blocked.Request.Strategy, blocked.Request.OnTimeout = blocked.Findings[1:], record.Surge, record.Fail
 	forced, continued := blocked, blocked
 	forced.Request.OnTimeout, continued.Resumes = record.Force, "r1"
+	unmanaged := preflight.Finding{Rule: preflight.RuleUnmanaged, Severity: preflight.Block}
+	continued.Findings = slices.DeleteFunc(slices.Clone(continued.Findings), func(f preflight.Finding) bool { return f.Rule == unmanaged.Rule })
+	bare, evicted := surgePlan(), surgePlan()
+	bare.Findings, bare.Resumes, bare.Request.Strategy, bare.Request.OnTimeout = []preflight.Finding{unmanaged}, "r1", record.BlueGreen, record.Fail
+	evicted.Findings, evicted.Request.Strategy, evicted.Request.OnTimeout, evicted.Request.EvictUnmanaged = bare.Findings, record.BlueGreen, record.Fail, true
 	for i := range cautious.Nodes {
 		cautious.Nodes[i].BlockedBy = nil
 	}
@@ -231,6 +237,8 @@ func TestPlanReportsWhetherUserMustAct(t *testing.T) {
 		"reaches its goal":          {done, false},
 		"what blocks is forced":     {&forced, false},
 		"what blocks one under way": {&continued, false},
+		"a pod without controller":  {bare, true},
+		"a pod that may be lost":    {evicted, false},
 		"nothing to be done":        {nothingPlan(), false},
 	}
 	for name, c := range cases {

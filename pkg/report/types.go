@@ -192,7 +192,7 @@ type PlanEnds struct {
 // upgrade would be refused, would fail or would leave nodes behind.
 func (p *Plan) NeedsAction() bool {
 	refuses := func(f preflight.Finding) bool {
-		return f.Skipped == "" && (f.Severity == preflight.Refuse || (f.Severity == preflight.Block && p.refusesBlocked()))
+		return f.Skipped == "" && f.Severity == preflight.Refuse || p.mayStopBy(f) || p.isStoppedBy(&f)
 	}
 	refused := func(p Probe) bool { return p.Refused }
 	if slices.ContainsFunc(p.Findings, refuses) || slices.ContainsFunc(p.Probes, refused) {
@@ -201,8 +201,15 @@ func (p *Plan) NeedsAction() bool {
 	return p.Ends != nil && (p.Ends.Fast.IsIncomplete() || p.Ends.Slow.IsIncomplete())
 }
 
-// refusesBlocked reports whether the upgrade is refused if a node cannot be drained.
-func (p *Plan) refusesBlocked() bool { return p.Resumes == "" && p.Request.RefusesBlocked() }
+// mayStopBy reports whether the finding may stop the upgrade, before or after its start.
+func (p *Plan) mayStopBy(f preflight.Finding) bool {
+	return f.Severity == preflight.Block && f.Skipped == "" && p.Resumes == "" && p.Request.RefusesBlocked()
+}
+
+// isStoppedBy reports whether the finding prevents the start of the upgrade.
+func (p *Plan) isStoppedBy(f *preflight.Finding) bool {
+	return preflight.StopsUpgrade(f, &p.Request, p.Resumes != "")
+}
 
 // UpgradeStatus is the current state of one group's upgrade.
 type UpgradeStatus struct {

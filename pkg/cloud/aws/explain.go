@@ -117,7 +117,7 @@ func explainFailedUpdate(failures []kt.ErrorDetail, force bool) (code, text stri
 		}
 	}
 	for _, f := range failures[1:] {
-		if f.ErrorCode != failures[0].ErrorCode {
+		if f.ErrorCode != failures[0].ErrorCode && !slices.Contains(others, string(f.ErrorCode)) {
 			others = append(others, string(f.ErrorCode))
 		}
 	}
@@ -128,7 +128,7 @@ func explainFailedUpdate(failures []kt.ErrorDetail, force bool) (code, text stri
 	}
 	text = formatExplanation(e, string(first.ErrorCode), sdk.ToString(first.ErrorMessage), resources)
 	if len(others) > 0 {
-		text = fmt.Sprintf("%s; EKS also reports %s", text, strings.Join(slices.Compact(others), ", "))
+		text = fmt.Sprintf("%s; EKS also reports %s", text, strings.Join(others, ", "))
 	}
 	return string(first.ErrorCode), text, resources
 }
