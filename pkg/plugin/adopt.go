@@ -47,8 +47,10 @@ func (o *observation) adoptRecord(line *commandLine, m mode, wished record.Reque
 		if err := rejectUnagreedChanges(m, replan, &r.record, request, &o.group); err != nil {
 			return resolution{}, err
 		}
-		if line.typed("max-surge") && !m.keepsSettings() {
-			r.keptSurge = describeKeptSurge(&r.record, wished.Surge)
+		for _, flag := range []string{"max-surge", "update-strategy"} {
+			if line.typed(flag) && !m.keepsSettings() {
+				r.keptSurge = describeKeptSurge(&r.record, flag, wished.Surge)
+			}
 		}
 		r.record = reopenRecord(r.record, replan, request, o.group.Wanted)
 	}
@@ -85,7 +87,7 @@ func rejectUnagreedChanges(m mode, replan bool, record *record.Record, request r
 		return usageError(fmt.Errorf("run %s of group %q has the target %s: pass %s", record.Run, group.Name, record.Target.Name, shell.Quote("--current="+record.Target.Name)))
 	}
 	moved := record.Target.ID != group.Wanted.ID
-	if err := record.CheckReplan(request.Strategy, moved); err != nil && (replan || moved) {
+	if err := record.CheckReplan(request.Strategy, moved); err != nil {
 		return usageError(fmt.Errorf("run %s of group %q: %w", record.Run, group.Name, err))
 	}
 	if replan {
@@ -114,13 +116,13 @@ func reopenRecord(record record.Record, replan bool, request record.Request, tar
 	return reopened
 }
 
-// describeKeptSurge returns a warning if the user asks for another surge than the running upgrade has, else "". The
+// describeKeptSurge returns a warning if the user asks, with the flag, for another surge than the running upgrade has, else "". The
 // upgrade keeps its surge because its ledger counts the added nodes by it.
-func describeKeptSurge(rec *record.Record, wished int) string {
+func describeKeptSurge(rec *record.Record, flag string, wished int) string {
 	if !rec.IsResumable() || rec.Request.Surge == wished {
 		return ""
 	}
-	return fmt.Sprintf("--max-surge: run %s keeps the %d added nodes that it was started with, not %d: only a new upgrade can use another number", rec.Run, rec.Request.Surge, wished)
+	return fmt.Sprintf("--%s: run %s keeps the %d added nodes that it was started with, not %d: only a new upgrade can use another number", flag, rec.Run, rec.Request.Surge, wished)
 }
 
 // rebuildRecord returns the record of a run whose record was deleted, made from the marks on the group's nodes. If the

@@ -67,7 +67,7 @@ func TestStartNamesWatchedLoadBalancers(t *testing.T) {
 			if c.strategy == record.Surge && !slices.Equal(c.harbor.asked, []string{"arn:web"}) {
 				t.Errorf("the cloud was asked for %q", c.harbor.asked)
 			}
-			facts := p.makeFacts("v1.34.0")
+			facts := p.makeFacts("v1.34.0", false)
 			if len(p.balancers.Groups) > 0 && !maps.Equal(facts.Delays, map[string]time.Duration{"arn:web": time.Minute}) || !slices.Equal(facts.DeniedReads, p.balancers.Denied) {
 				t.Errorf("facts have delays %v and denied reads %v", facts.Delays, facts.DeniedReads)
 			}

@@ -229,7 +229,7 @@ func (c *checker) markAllOutdated(s *session, g *groupContext) error {
 // checkGroup applies the rules to one group.
 func (c *checker) checkGroup(p *planning, objects *inventory.Objects) report.CheckReport {
 	world := p.makeWorld(p.now)
-	scene := preflight.NewScene(&world, p.makeFacts(p.s.conn.Version), objects)
+	scene := preflight.NewScene(&world, p.makeFacts(p.s.conn.Version, p.s.line.controlPlane), objects)
 	r := report.CheckReport{
 		Context: p.s.conn.context, Provider: p.group.Provider, Kind: p.group.Kind, Nodes: len(p.members), Outdated: countOutdatedIfKnown(&p.group, p.members),
 		Workloads: len(scene.Workloads), Findings: []preflight.Finding{}, // not nil, so that JSON has an empty list

@@ -68,7 +68,7 @@ func (f *flags) addSharedFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.providerName, "provider", "auto", "Where the nodes come from: "+joinAlternatives(listProviderNames())+"; gke in dumps only")
 	flags.StringVar(&f.clusterName, "cluster-name", "", "Cluster name in the cloud; needed if two clusters have a node group of the same name")
 	flags.StringVar(&f.stateNamespace, "state-namespace", "kube-system", "Namespace of the Lease and ConfigMap with an upgrade's state")
-	flags.BoolVar(&f.controlPlane, "control-plane", false, "Allow control-plane nodes in a group")
+	flags.BoolVar(&f.controlPlane, "control-plane", false, "Allow an upgrade of control-plane nodes")
 	flags.StringVar(&f.color, "color", "auto", "When to use colours: auto (on a terminal, unless NO_COLOR is set), always or never")
 	flags.BoolVar(&f.noHeaders, "no-headers", false, "Print tables without column headers")
 	flags.StringVar(&f.progress, "progress", "auto", "How progress is shown on stderr: auto, live (a row for each node, on a terminal), tty (one line), plain, json or quiet")

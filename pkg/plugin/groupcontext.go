@@ -188,7 +188,7 @@ func (s *session) resolveGroup(g *groupContext, m mode) error {
 // checkUpgrade applies the rules that hold for every upgrade. If the rules need more objects than the group's nodes and
 // pods, it reads them, and also looks for volumes that keep pods on their nodes.
 func (s *session) checkUpgrade(ctx context.Context, g *groupContext, m mode) error {
-	world, facts, objects := g.makeWorld(g.now), preflight.Facts{ServerVersion: s.conn.Version}, g.cluster.objectsForChecks()
+	world, facts, objects := g.makeWorld(g.now), preflight.Facts{ServerVersion: s.conn.Version, ControlPlane: s.line.controlPlane}, g.cluster.objectsForChecks()
 	switch {
 	case s.podsOfGroupOnly && m == modeUpgrade && preflight.NeedsAllObjects(&world):
 		var err error

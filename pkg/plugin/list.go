@@ -67,7 +67,7 @@ func (c *command) makeGroupList(found *foundGroups, nodes []*corev1.Node, record
 	all := groupList{list: report.NewList("NodeGroupList", []report.NodeGroup{})} // not nil, so that JSON has an empty list
 	refusals := map[string]string{}
 	for i := range found.groups {
-		row := makeGroupRow(found.provider, &found.groups[i], nodes, preflight.Facts{ServerVersion: c.conn.Version})
+		row := makeGroupRow(found.provider, &found.groups[i], nodes, preflight.Facts{ServerVersion: c.conn.Version, ControlPlane: c.line.controlPlane})
 		if record, ok := records[row.Name]; ok {
 			row.Phase = describePhase(&record)
 		}

@@ -114,6 +114,7 @@ func TestCommandsContinueRecordedUpgrade(t *testing.T) {
 	}
 	two := func(r *record.Request) { r.MaxUnavailable, r.Surge = 2, 4 }
 	open := func(r *record.Request) { r.OnTimeout, r.Settle.Duration, r.KeepMax = record.Force, time.Minute, true }
+	green := func(r *record.Request) { r.Strategy = record.BlueGreen }
 	begun := func(result record.Result) record.Record {
 		r := endedAfter90s(result, "x")
 		r.Target, r.Request = nodegroup.Revision{ID: "v2", Name: "v2"}, request()
@@ -136,13 +137,15 @@ func TestCommandsContinueRecordedUpgrade(t *testing.T) {
 		"other settings, left open":     {begun(record.Interrupted), request(open), "v2", false, "r1", "", 0},
 		"more of them, agreed to":       {begun(record.Interrupted), request(open), "v2", true, "r1", "", 0},
 		"other settings, agreed to":     {begun(record.Interrupted), request(two), "v2", true, "r1", "", 0},
+		"another strategy":              {begun(record.Interrupted), request(green), "v2", false, "", "--strategy=surge, which cannot change", 2},
+		"another strategy, agreed to":   {begun(record.Interrupted), request(green), "v2", true, "", "--strategy=surge, which cannot change", 2},
 		"another target":                {begun(record.Interrupted), request(), "v3", false, "", "pass --replan to continue to v3", 5},
 		"another target, agreed to":     {begun(record.Interrupted), request(), "v3", true, "r1", "", 0},
 		"a size that follows the group": {begun(record.Interrupted), request(func(r *record.Request) { r.Surge = 5 }), "v2", false, "r1", "", 0},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			line := &commandLine{choices: choices{consent: consents{replan: c.replan}}, typed: func(flag string) bool { return flag == "max-unavailable" || flag == "max-surge" }}
+			line := &commandLine{choices: choices{consent: consents{replan: c.replan}}, typed: func(flag string) bool { return flag == "max-unavailable" || flag == "max-surge" || flag == "strategy" }}
 			o := &observation{stored: c.record, group: nodegroup.Group{Name: "blue", Wanted: nodegroup.Revision{ID: c.wanted, Name: c.wanted}}, cluster: &clusterReading{}}
 			got, err := o.adoptRecord(line, modeUpgrade, c.request)
 			if c.err != "" {
@@ -175,10 +178,10 @@ func TestWarningIfMaxSurgeHasNoEffect(t *testing.T) {
 	under := endedAfter90s(record.Interrupted, "x")
 	under.Request.Surge = 2
 	over := endedAfter90s(record.Succeeded, "x")
-	if text := describeKeptSurge(&under, 5); !strings.Contains(text, "run r1 keeps the 2 added nodes") || !strings.Contains(text, "not 5") {
+	if text := describeKeptSurge(&under, "max-surge", 5); !strings.Contains(text, "run r1 keeps the 2 added nodes") || !strings.Contains(text, "not 5") {
 		t.Errorf("got %q", text)
 	}
-	if text := describeKeptSurge(&under, 2) + describeKeptSurge(&over, 5); text != "" {
+	if text := describeKeptSurge(&under, "max-surge", 2) + describeKeptSurge(&over, "max-surge", 5); text != "" {
 		t.Errorf("got %q, want nothing", text)
 	}
 }

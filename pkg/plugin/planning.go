@@ -86,9 +86,9 @@ func (p *planning) addRefusals(refusals map[string]preflight.Refusal) {
 }
 
 // makeFacts returns the data that rules need besides the World.
-func (p *planning) makeFacts(serverVersion string) preflight.Facts {
+func (p *planning) makeFacts(serverVersion string, controlPlane bool) preflight.Facts {
 	return preflight.Facts{
-		ServerVersion: serverVersion, MissingRights: p.rights.missing, MissingReads: p.rights.missingReads,
+		ServerVersion: serverVersion, ControlPlane: controlPlane, MissingRights: p.rights.missing, MissingReads: p.rights.missingReads,
 		DeniedActions: p.rights.cloud.Denied, UnverifiedActions: p.rights.cloud.Unverified,
 		DeniedReads: p.balancers.Denied, Delays: p.balancers.deregistrationDelays(),
 	}
@@ -105,5 +105,5 @@ func (p *planning) runRules() []preflight.Finding {
 		return slices.Concat(p.findings, preflight.CheckServices(p.members, &p.request, p.cluster.objects.Services))
 	}
 	world := p.makeWorld(p.now)
-	return preflight.Check(preflight.NewScene(&world, p.makeFacts(p.s.conn.Version), objects), preflight.Catalogue(), p.s.line.skipChecks)
+	return preflight.Check(preflight.NewScene(&world, p.makeFacts(p.s.conn.Version, p.s.line.controlPlane), objects), preflight.Catalogue(), p.s.line.skipChecks)
 }

@@ -89,6 +89,8 @@ func (f Finding) String() string {
 type Facts struct {
 	// ServerVersion is the API server's version, e.g. "v1.33.4"; empty if unknown.
 	ServerVersion string
+	// ControlPlane is true if the user lets the group contain control-plane nodes.
+	ControlPlane bool
 	// MissingRights are the permissions in the cluster that the upgrade needs and the user lacks: "patch nodes".
 	MissingRights []string
 	// MissingReads are the read permissions that plans and checks need and the user lacks: "list jobs".
@@ -147,7 +149,7 @@ func listUpgradeFindings(w *upgrade.World, facts Facts) []Finding {
 	if len(found) == 0 && w.Group.Refusal != "" {
 		found = append(found, Finding{Rule: "NG002", Severity: Refuse, Message: w.Group.Refusal})
 	}
-	found = slices.Concat(found, checkVersion(w, facts), checkMachines(w))
+	found = slices.Concat(found, checkControlPlane(w, facts), checkVersion(w, facts), checkMachines(w))
 	if w.Request.Strategy.Traits().Expires {
 		return found // no node is drained
 	}
@@ -211,6 +213,18 @@ func checkOwner(w *upgrade.World) []Finding {
 		return []Finding{f}
 	}
 	return nil
+}
+
+// checkControlPlane implements rule NG006. It checks the outdated nodes.
+func checkControlPlane(w *upgrade.World, facts Facts) []Finding {
+	i := slices.IndexFunc(w.Members, func(m nodegroup.Member) bool { return m.Outdated && m.Node != nil && nodegroup.IsControlPlane(m.Node) })
+	if i < 0 || facts.ControlPlane {
+		return nil
+	}
+	return []Finding{{
+		Rule: "NG006", Severity: Refuse, Object: "node " + w.Members[i].Name(), Message: "it belongs to the control plane, whose members and data this tool does not move",
+		Remedy: "upgrade the control plane with the tool that created it (kops, kubeadm); if that only needs the nodes to be replaced, pass --control-plane",
+	}}
 }
 
 // checkMachines implements rule NG003: two nodes have the same machine. The upgrade of such a group would never end, since only

@@ -108,6 +108,8 @@ func TestNodesOfOtherControllersAreRefused(t *testing.T) {
 			karpenter(w.Members[1].Node)
 			w.Members = append(w.Members, nodegroup.Member{Node: build.Node("old-2", "a", karpenter), Outdated: true})
 		}, []string{"NG001 refuse  node old"}},
+		"NG006 a node of the control plane": {func(w *upgrade.World) { w.Members[1].Node.Labels["node-role.kubernetes.io/control-plane"] = "" }, []string{"NG006 refuse  node old"}},
+		"NG006 only a current node":         {func(w *upgrade.World) { w.Members[0].Node.Labels["node-role.kubernetes.io/control-plane"] = "" }, nil},
 		"NG003 one machine twice": {func(w *upgrade.World) {
 			w.Members[0].Node.Spec.ProviderID, w.Members[1].Node.Spec.ProviderID = "aws:///a/i-1", "aws:///a/i-1"
 		}, []string{"NG003 refuse  nodes new and old"}},
