@@ -184,8 +184,8 @@ func (r *Record) HasFailedOperation() bool {
 // blue-green upgrade may not, because both its old and its new nodes exist already.
 func (r *Record) CheckReplan(strategy Strategy, moved bool) error {
 	switch {
-	case strategy != r.Request.Strategy:
-		return fmt.Errorf("it was started with --strategy=%s, which cannot change: remove --strategy, or run %s first", r.Request.Strategy, nodegroup.Command("abort", r.Request.Group))
+	case strategy.Known() != r.Request.Strategy.Known():
+		return fmt.Errorf("it was started with --strategy=%s, which cannot change: remove --strategy, or run %s first", r.Request.Strategy.Known(), nodegroup.Command("abort", r.Request.Group))
 	case moved && r.Request.Strategy.Traits().ByAutoscaler:
 		return fmt.Errorf("its target has changed from %s, which an autoscaled blue-green upgrade does not allow: run %s first", r.Target.Name, nodegroup.Command("abort", r.Request.Group))
 	case moved && !r.Rollback && r.Request.BlueGreen != nil:
