@@ -52,7 +52,7 @@ func TestLostRecordIsRebuiltOnlyByUpgrade(t *testing.T) {
 	}
 }
 
-func TestDescribeRebuiltRecord(t *testing.T) {
+func TestRebuiltRecordIsDescribedWithNodesAndSize(t *testing.T) {
 	sized := record.Record{Run: "r1", Sizes: nodegroup.Sizes{Desired: 6, Max: 7}, Nodes: map[string]record.NodeRecord{"b": {}, "a": {}}}
 	cases := map[string]struct {
 		record record.Record

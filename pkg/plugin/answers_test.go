@@ -26,8 +26,8 @@ blue    manual     2       1          -       -
 green   manual     1       0          -       -
 `
 
-// TestReadOnlyCommands runs commands that only read against a server with two groups.
-func TestReadOnlyCommands(t *testing.T) {
+// TestReadOnlyCommandsSendNoWrites runs commands that only read against a server with two groups.
+func TestReadOnlyCommandsSendNoWrites(t *testing.T) {
 	const nobody = "NAME    PROVIDER   NODES   OUTDATED   PHASE   AGE\nblue    manual     2       ?          -       -\ngreen   manual     1       ?          -       -\n"
 	const unknown = "It is unknown which nodes of blue, green are outdated: pass --current KEY=VALUE, a label of current nodes.\n"
 	cases := map[string]struct {
@@ -117,9 +117,8 @@ func TestPlanWithoutForecastReadsLess(t *testing.T) {
 	}
 }
 
-// TestUpgradeWithoutPermissions checks that the upgrade is rejected before anything is written, and that the error
-// lists each missing permission.
-func TestUpgradeWithoutPermissions(t *testing.T) {
+// TestUpgradeNamesMissingPermissionsBeforeItWrites: the error lists each of them.
+func TestUpgradeNamesMissingPermissionsBeforeItWrites(t *testing.T) {
 	s := twoGroups()
 	s.readOnly = true
 	s.serve(t)
@@ -179,8 +178,8 @@ func TestCommandsPrintOneDocumentWithEmptyLists(t *testing.T) {
 
 func items(object map[string]json.RawMessage) json.RawMessage { return object["items"] }
 
-// TestDryRunServer checks that --dry-run=server sends dry-run evictions and no other writes.
-func TestDryRunServer(t *testing.T) {
+// TestDryRunServerSendsOnlyEvictionAndNewPod checks the writes of --dry-run=server.
+func TestDryRunServerSendsOnlyEvictionAndNewPod(t *testing.T) {
 	s := twoGroups()
 	s.serve(t)
 	stdout, stderr, code := invoke(t, "blue", "--current=image=v2", "--dry-run=server")
@@ -193,9 +192,8 @@ func TestDryRunServer(t *testing.T) {
 	}
 }
 
-// TestDryRunServerWithRefusedPods checks that the plan and its exit code show new pods that the API server refuses, and
-// that the plan lists what is unverified.
-func TestDryRunServerWithRefusedPods(t *testing.T) {
+// TestPlanShowsNewPodsThatAPIServerRefuses: the exit code depends on them, and the plan lists what is unverified.
+func TestPlanShowsNewPodsThatAPIServerRefuses(t *testing.T) {
 	const ofQuota = `pods "web-x" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=`
 	for name, c := range map[string]struct {
 		says     string
@@ -228,8 +226,8 @@ func TestDryRunServerWithRefusedPods(t *testing.T) {
 	}
 }
 
-// TestPlanOfBlockedUpgrade checks the exit code of a plan with a blocking finding.
-func TestPlanOfBlockedUpgrade(t *testing.T) {
+// TestPlanOfBlockedUpgradeExitsWithCode3: a pod on a current node does not block.
+func TestPlanOfBlockedUpgradeExitsWithCode3(t *testing.T) {
 	cases := map[string]func(*apiServer){
 		"by a budget": func(s *apiServer) {
 			s.budgets = []policyv1.PodDisruptionBudget{*build.Budget("web", build.Counts(2, 2, 2))}
@@ -326,8 +324,8 @@ func TestListNamesUpgradesOfLabelledNodes(t *testing.T) {
 	}
 }
 
-// TestListWithUnreadableRecords checks that groups are listed even if records cannot be read, with a warning.
-func TestListWithUnreadableRecords(t *testing.T) {
+// TestListWarnsIfRecordsCannotBeRead: the groups are listed with unknown phases.
+func TestListWarnsIfRecordsCannotBeRead(t *testing.T) {
 	s := twoGroups()
 	s.refuse = func(w http.ResponseWriter, r *http.Request) bool {
 		if strings.Contains(r.URL.Path, "configmaps") {
@@ -374,8 +372,7 @@ func TestStatusWithoutGroupChoosesOne(t *testing.T) {
 	}
 }
 
-// TestStatusDocument checks the whole document of a status.
-func TestStatusDocument(t *testing.T) {
+func TestStatusDocumentDescribesRecordedUpgrade(t *testing.T) {
 	s := twoGroups()
 	s.storeRecord(t, "blue", stoppedRecordOf(record.Interrupted))
 	s.serve(t)

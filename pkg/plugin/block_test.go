@@ -73,9 +73,9 @@ func TestLiveViewKeepsLinesAbove(t *testing.T) {
 	}
 }
 
-// TestLiveProgress checks that a view is drawn below the lines, at most four times a second, and erased at the end. The
-// lines are the same as without a view.
-func TestLiveProgress(t *testing.T) {
+// TestLiveProgressDrawsViewBelowLinesAndErasesIt checks that a view is drawn below the lines, at most four times a second, and erased at
+// the end. The lines are the same as without a view.
+func TestLiveProgressDrawsViewBelowLinesAndErasesIt(t *testing.T) {
 	e := emulator.New(defaultWidth, defaultHeight)
 	synctest.Test(t, func(t *testing.T) {
 		p := newProgressOn(e, "live")
@@ -111,8 +111,8 @@ func TestLiveProgress(t *testing.T) {
 	}
 }
 
-// TestChooseProgress checks that a view needs a terminal with enough lines and a movable cursor.
-func TestChooseProgress(t *testing.T) {
+// TestLiveViewNeedsTerminalWithEnoughLines: its cursor must be movable, too.
+func TestLiveViewNeedsTerminalWithEnoughLines(t *testing.T) {
 	for name, c := range map[string]struct {
 		asked, term string
 		rows        uint16

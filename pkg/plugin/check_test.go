@@ -24,7 +24,7 @@ func closedBudget() *apiServer {
 	return s
 }
 
-func TestCheckCommand(t *testing.T) {
+func TestCheckPrintsFindingsAndSetsExitCode(t *testing.T) {
 	const current = "--current=image=v3"
 	cases := map[string]struct {
 		args   []string

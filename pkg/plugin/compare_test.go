@@ -8,8 +8,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 )
 
-// TestSimulateCompareExample checks the table of ways of the built-in example.
-func TestSimulateCompareExample(t *testing.T) {
+func TestComparePrintsTableForBuiltInExample(t *testing.T) {
 	stdout, _, code := simulated(t, "", "--compare")
 	if code != exitDone {
 		t.Errorf("exit code %d, want %d", code, exitDone)

@@ -30,7 +30,7 @@ func completions(t *testing.T, args ...string) []string {
 	return lines[:len(lines)-1]
 }
 
-func TestCompletion(t *testing.T) {
+func TestCompletionOffersGroupsNotYetNamed(t *testing.T) {
 	twoGroups().serve(t)
 	cases := map[string]struct {
 		args []string
@@ -62,8 +62,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestCompletionOfValues checks the completion of flags with known values.
-func TestCompletionOfValues(t *testing.T) {
+func TestCompletionOffersFlagValues(t *testing.T) {
 	twoGroups().serve(t)
 	cases := map[string]struct {
 		args []string
@@ -108,8 +107,8 @@ func TestCompletionOfValues(t *testing.T) {
 	}
 }
 
-// TestCompletionThroughLink runs the binary under the name that kubectl uses for completions.
-func TestCompletionThroughLink(t *testing.T) {
+// TestNameOfCompletionLinkRequestsCompletion runs the binary under the name that kubectl uses for completions.
+func TestNameOfCompletionLinkRequestsCompletion(t *testing.T) {
 	cases := map[string]struct{ process, want []string }{
 		"the plugin": {[]string{"/bin/kubectl-nodeupgrade", "status"}, []string{"status"}},
 		"completion": {[]string{"/bin/kubectl_complete-nodeupgrade", "status", ""}, []string{"__complete", "status", ""}},

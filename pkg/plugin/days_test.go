@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestDurationsInDays(t *testing.T) {
+func TestDurationFlagAcceptsDays(t *testing.T) {
 	const bad = -1
 	cases := map[string]time.Duration{
 		"90s": 90 * time.Second, "1h30m": 90 * time.Minute, "7d": 168 * time.Hour, "1d12h": 36 * time.Hour, "0": 0, "0d": 0, "-1s": -time.Second,

@@ -14,8 +14,8 @@ type checkDumpCase struct {
 	says, without []string
 }
 
-// TestCheckFindingsOfDumps checks dumps in which a rule once missed a finding or found too much.
-func TestCheckFindingsOfDumps(t *testing.T) {
+// TestCheckFindsExpectedFaultsInDumps checks dumps in which a rule once missed a finding or found too much.
+func TestCheckFindsExpectedFaultsInDumps(t *testing.T) {
 	cases := map[string]checkDumpCase{
 		"five":                              {says: []string{"info", "PDB006", "its controllers have still to create 1 pod"}, without: []string{"block", "can never allow"}},
 		"s1-70-pdb6-starting-10s":           {says: []string{"info", "PDB006", "pod default/my-nginx-75b76-1 has not been ready for 10s"}, without: []string{"block"}},

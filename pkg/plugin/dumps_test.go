@@ -21,9 +21,9 @@ type dumpCase struct {
 // labelled returns the flags for nodes with the label pool=w, of which nodes with image=v2 are current.
 func labelled() []string { return []string{"-l", "pool=w", "--current", "image=v2"} }
 
-// TestPlansOfDumpsWithSchedulingLimits checks plans and checks of dumps that limit where pods can run. Each dump is named after the
+// TestPlansOfDumpsRespectSchedulingLimits checks plans and checks of dumps that limit where pods can run. Each dump is named after the
 // public report from which it was made.
-func TestPlansOfDumpsWithSchedulingLimits(t *testing.T) {
+func TestPlansOfDumpsRespectSchedulingLimits(t *testing.T) {
 	cases := map[string]dumpCase{
 		"k8s-device-plugin-291-gpu": {
 			args: []string{"workers"}, code: exitStructural, simulate: []string{"NodeCreationFailure after 20m", "0 evictions", "does not offer nvidia.com/gpu, which the outdated nodes offered and pod shop/riva-6d5f7c9b8-00000 requests", "only new nodes can take them"},

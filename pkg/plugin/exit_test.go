@@ -12,7 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-func TestExitCode(t *testing.T) {
+func TestExitCodeDependsOnKindOfError(t *testing.T) {
 	wrap := func(err error) error { return fmt.Errorf("upgrading group %q: %w", "workers", err) }
 	cases := map[string]struct {
 		err  error
@@ -42,7 +42,7 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-func TestExitCodeOfResult(t *testing.T) {
+func TestEachResultHasItsExitCode(t *testing.T) {
 	cases := map[record.Result]int{
 		record.Succeeded: 0, record.LeftBehind: 4, record.Interrupted: 130, record.Paused: 5, record.TargetMoved: 5,
 		record.PodEvictionFailure: 1, record.NodeCreationFailure: 1, record.Failed: 1, "something new": 1, record.Aborted: 0,

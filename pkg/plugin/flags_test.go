@@ -194,7 +194,7 @@ func TestUntypedFlagsStayUnset(t *testing.T) {
 	}
 }
 
-func TestParseAllFlags(t *testing.T) {
+func TestFlagsAreParsedIntoSettings(t *testing.T) {
 	line := parseRootArgs(t,
 		"nodegroup/workers", "other", "--strategy=surge", "--like=gke", "--to=ami-1", "--max-unavailable=10%", "--max-surge=2/zone", "--batch-barrier",
 		"--drain-timeout=1s", "--on-timeout=skip", "--unmanaged-pods=evict", "--settle=0s", "--boot-timeout=5m", "--keep-max", "--keep-fence",
@@ -223,7 +223,7 @@ func quantityOf(t *testing.T, text string) *nodegroup.Quantity {
 	return &q
 }
 
-func TestParseDryRun(t *testing.T) {
+func TestDryRunFlagSelectsClientServerOrNone(t *testing.T) {
 	cases := map[string]struct {
 		args []string
 		want dryRun
@@ -244,7 +244,7 @@ func TestParseDryRun(t *testing.T) {
 	}
 }
 
-func TestParseLabels(t *testing.T) {
+func TestLabelsAreParsedFromCommaSeparatedPairs(t *testing.T) {
 	cases := map[string]struct {
 		text string
 		want map[string]string

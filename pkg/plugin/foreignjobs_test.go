@@ -5,10 +5,9 @@ import (
 	"testing"
 )
 
-// TestWarningForPodsThatNoControllerRecreates checks dumps with pods of CI runners and of a training job. check and plan must warn that
-// no controller may create these pods again, explain how to wait for them, and recommend the strategy for long jobs
-// (POD013, NG005).
-func TestWarningForPodsThatNoControllerRecreates(t *testing.T) {
+// TestCheckAndPlanWarnIfNoControllerRecreatesPods checks dumps with pods of CI runners and of a training job. The warning must explain how
+// to wait for such pods, and recommend the strategy for long jobs (POD013, NG005).
+func TestCheckAndPlanWarnIfNoControllerRecreatesPods(t *testing.T) {
 	const wait = "cluster.x-k8s.io/drain=wait-completed"
 	for name, c := range map[string]struct {
 		args []string

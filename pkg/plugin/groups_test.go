@@ -9,9 +9,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/manual"
 )
 
-// TestSelectorAsGroupName checks that a label selector as group name opens the labelled nodes. If the user chose a
-// cloud, it must not, because the nodes would be upgraded without the cloud.
-func TestSelectorAsGroupName(t *testing.T) {
+// TestSelectorIsAcceptedAsGroupNameWithoutCloud: if the user chose a cloud, the selector is rejected, because the nodes would be upgraded
+// without the cloud.
+func TestSelectorIsAcceptedAsGroupNameWithoutCloud(t *testing.T) {
 	cases := map[string]struct{ name, provider, opens, says string }{
 		"no provider":            {"image=v1", providerAuto, "image=v1", ""},
 		"by labels":              {"image=v1", providerManual, "image=v1", ""},

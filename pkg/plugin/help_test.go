@@ -12,8 +12,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// TestHelp compares the help texts with golden files, so that a review shows their changes.
-func TestHelp(t *testing.T) {
+// TestHelpTextsEqualGoldenFiles: a review then shows changes of the help.
+func TestHelpTextsEqualGoldenFiles(t *testing.T) {
 	kubeconfig(t, nowhere)
 	cases := map[string][]string{
 		"help":          {"--help"},
@@ -38,8 +38,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestHelpFits checks that the help of each command fits a terminal's width and has each flag under a heading.
-func TestHelpFits(t *testing.T) {
+func TestHelpFitsTerminalAndListsFlagsUnderHeadings(t *testing.T) {
 	kubeconfig(t, nowhere)
 	root := NewCommand(genericiooptions.NewTestIOStreamsDiscard())
 	for _, cmd := range append(root.Commands(), root) {
@@ -97,8 +96,8 @@ func TestUnsupportedFlagsExplainThemselves(t *testing.T) {
 	}
 }
 
-// TestErrorWithoutKubeconfig checks that the error is about the kubeconfig and not about an API server on localhost.
-func TestErrorWithoutKubeconfig(t *testing.T) {
+// TestErrorNamesMissingKubeconfig: it must not be about an API server on localhost.
+func TestErrorNamesMissingKubeconfig(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nonexistent/config")
 	_, stderr, code := invoke(t)
 	want := "error: reading the kubeconfig: no cluster is named in /nonexistent/config: set KUBECONFIG, or pass --kubeconfig\n"
@@ -145,15 +144,14 @@ func TestConnectionFlagsAreListedSeparately(t *testing.T) {
 	}
 }
 
-func TestVersion(t *testing.T) {
+func TestVersionPrintsOneLine(t *testing.T) {
 	stdout, stderr, code := invoke(t, "version")
 	if code != exitDone || stderr != "" || !strings.HasPrefix(stdout, "kubectl-nodeupgrade ") || strings.Count(stdout, "\n") != 1 {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 }
 
-// TestVersionForPrograms checks that -o json prints one document, unlike the text for people.
-func TestVersionForPrograms(t *testing.T) {
+func TestVersionAsJSONIsOneDocument(t *testing.T) {
 	stdout, stderr, code := invoke(t, "version", "-o", "json")
 	var got struct{ Kind, Version, Go, Platform string }
 	decodeOneDocument(t, stdout, &got)
@@ -162,8 +160,8 @@ func TestVersionForPrograms(t *testing.T) {
 	}
 }
 
-// TestUserAgent checks the user agent, because audit logs show it.
-func TestUserAgent(t *testing.T) {
+// TestUserAgentNamesProgramVersionAndPlatform: audit logs show it.
+func TestUserAgentNamesProgramVersionAndPlatform(t *testing.T) {
 	if got := makeUserAgent(); !regexp.MustCompile(`^kubectl-nodeupgrade/\S+ \([a-z0-9]+/[a-z0-9]+\)$`).MatchString(got) {
 		t.Errorf("got %q", got)
 	}

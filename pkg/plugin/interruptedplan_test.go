@@ -21,9 +21,8 @@ func interruptBetweenNodes(r *record.Record) {
 	r.Ledger = ledger.FromBooks(ledger.Books{Known: []string{"b2"}, Zones: map[string]ledger.Zone{"": {Removed: 1}}})
 }
 
-// TestPlanOfAnInterruptedUpgradeWithoutACloud checks that the plan predicts the rest of the upgrade without
-// replacements, because the simulation adds no nodes for the user.
-func TestPlanOfAnInterruptedUpgradeWithoutACloud(t *testing.T) {
+// TestPlanWithoutCloudPredictsRestOfInterruptedUpgrade: it has no replacements, because the simulation adds no nodes for the user.
+func TestPlanWithoutCloudPredictsRestOfInterruptedUpgrade(t *testing.T) {
 	s := twoGroups()
 	s.storeRecord(t, "blue", inDrain(interruptBetweenNodes))
 	s.withLeases()

@@ -13,9 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// TestHasLeftNodesFenced checks that only nodes count that the run should have unfenced, not nodes that stay fenced
-// until it continues.
-func TestHasLeftNodesFenced(t *testing.T) {
+// TestOnlyNodesThatRunShouldHaveUnfencedCountAsLeftFenced: nodes that stay fenced until the run continues do not.
+func TestOnlyNodesThatRunShouldHaveUnfencedCountAsLeftFenced(t *testing.T) {
 	started, other := build.Node("started", "a"), build.Node("other", "a")
 	for _, node := range []*corev1.Node{started, other} {
 		if err := nodemark.SetFence(node, "r1", nodegroup.FenceTaint("aws")); err != nil {

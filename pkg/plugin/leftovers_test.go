@@ -15,7 +15,7 @@ import (
 
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
-func TestFindAbandonedRun(t *testing.T) {
+func TestUnfinishedRunWithoutHolderIsAbandoned(t *testing.T) {
 	resume := "run kubectl nodeupgrade resume workers to continue, or kubectl nodeupgrade abort workers to undo it"
 	seen := cluster.LeaseState{Holder: "ann@host/7", LastHeld: noon.Add(-time.Hour), Idle: time.Hour}
 	cases := map[string]struct {

@@ -26,9 +26,9 @@ func byVerb(r *record.Record)          { r.PausedBy = "ann@host" }
 func makeRollingBack(r *record.Record) { *r = upgrade.AsRollback(r, r.Previous, r.Ended) }
 func makeAborting(r *record.Record)    { *r = r.AsAborting() }
 
-// TestRejectConflictingCommand combines each command with each state of a record. Only the verb that began a rollback
+// TestConflictingCommandsAreRejected combines each command with each state of a record. Only the verb that began a rollback
 // or abort may continue it.
-func TestRejectConflictingCommand(t *testing.T) {
+func TestConflictingCommandsAreRejected(t *testing.T) {
 	paused := "group \"workers\" was paused by ann@host at 2026-01-08T12:00:00Z: run kubectl nodeupgrade resume workers to continue"
 	back := "run r1 of group \"workers\" is being rolled back: run kubectl nodeupgrade rollback workers to continue"
 	abort := "run r1 of group \"workers\" is being aborted: run kubectl nodeupgrade abort workers to continue"
@@ -61,7 +61,7 @@ func TestRejectConflictingCommand(t *testing.T) {
 	})
 }
 
-func TestChooseTarget(t *testing.T) {
+func TestTargetIsTakenFromFlagOrRecord(t *testing.T) {
 	cases := map[string]struct {
 		mode     mode
 		typed    string
@@ -91,7 +91,7 @@ func TestChooseTarget(t *testing.T) {
 	}
 }
 
-func TestRejectFinishedUpgrade(t *testing.T) {
+func TestVerbOnFinishedOrMissingUpgradeIsRejected(t *testing.T) {
 	cases := map[string]struct {
 		record record.Record
 		want   string

@@ -34,8 +34,8 @@ func endedAfter90s(result record.Result, message string, with ...func(*record.Re
 	return r
 }
 
-// TestReportOutcome checks each result of an upgrade: the goal is reported on stdout, anything else as an error.
-func TestReportOutcome(t *testing.T) {
+// TestOnlySuccessIsReportedOnStdout: any other result is an error.
+func TestOnlySuccessIsReportedOnStdout(t *testing.T) {
 	left := func(r *record.Record) {
 		r.Nodes = map[string]record.NodeRecord{
 			"n3": {State: record.NodeQuarantined, Reason: "pod shop/b"}, "n1": {State: record.NodeQuarantined, Reason: "pod shop/a"}, "n2": {State: record.NodeDrained},
@@ -85,8 +85,8 @@ func TestReportOutcome(t *testing.T) {
 	}
 }
 
-// TestOutcomeDocument checks that stdout has one document whatever the result, and that the exit code fits the result.
-func TestOutcomeDocument(t *testing.T) {
+// TestOutcomeIsOneDocumentForEachResult: the exit code fits the result.
+func TestOutcomeIsOneDocumentForEachResult(t *testing.T) {
 	for _, result := range []record.Result{
 		record.Succeeded, record.LeftBehind, record.Interrupted, record.Waiting, record.Paused, record.TargetMoved, record.PodEvictionFailure, record.Failed,
 	} {
@@ -173,8 +173,7 @@ func TestCommandsContinueRecordedUpgrade(t *testing.T) {
 	}
 }
 
-// TestWarningIfMaxSurgeHasNoEffect checks the warning about a --max-surge that has no effect.
-func TestWarningIfMaxSurgeHasNoEffect(t *testing.T) {
+func TestWarningSaysThatMaxSurgeHasNoEffect(t *testing.T) {
 	under := endedAfter90s(record.Interrupted, "x")
 	under.Request.Surge = 2
 	over := endedAfter90s(record.Succeeded, "x")
@@ -283,9 +282,8 @@ func TestHolderIdentitiesDiffer(t *testing.T) {
 	}
 }
 
-// TestExitCodeIfOutcomeCannotBeWritten checks that an upgrade counts as successful even if its last line cannot be
-// written.
-func TestExitCodeIfOutcomeCannotBeWritten(t *testing.T) {
+// TestUpgradeSucceedsEvenIfOutcomeCannotBeWritten: stderr has the outcome and the write error.
+func TestUpgradeSucceedsEvenIfOutcomeCannotBeWritten(t *testing.T) {
 	var errOut strings.Builder
 	line := commandLine{console: console{IOStreams: genericiooptions.IOStreams{Out: brokenPipe{}, ErrOut: &errOut}}}
 	if code := exitCodeOf(line.reportOutcome("workers", record.Record{Result: record.Succeeded, Total: 3, Replaced: 3})); code != exitDone {

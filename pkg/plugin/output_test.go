@@ -48,7 +48,7 @@ func printSampleList(t *testing.T, format string) string {
 	return w.String()
 }
 
-func TestFormats(t *testing.T) {
+func TestListIsPrintedInRequestedFormat(t *testing.T) {
 	table := func(wide, markdown string) string { return `{"markdown":` + markdown + `,"wide":` + wide + "}\n" }
 	cases := map[string]struct{ format, want string }{
 		"nothing said":     {"", table("false", "false")},
@@ -98,7 +98,7 @@ func decodeOneDocument(t *testing.T, text string, into any) {
 	}
 }
 
-func TestWhichOutputFormatsAreForPrograms(t *testing.T) {
+func TestFormatsExceptTablesAreForPrograms(t *testing.T) {
 	cases := map[string]bool{"": false, "table": false, "wide": false, "markdown": false, "name": true, "json": true, "yaml": true, "jsonpath={.kind}": true}
 	for format, want := range cases {
 		if got := (console{format: format}).isForPrograms(); got != want {
@@ -107,8 +107,7 @@ func TestWhichOutputFormatsAreForPrograms(t *testing.T) {
 	}
 }
 
-// TestPrintPlansAsOneDocument checks that one plan is printed as an object and several as a list.
-func TestPrintPlansAsOneDocument(t *testing.T) {
+func TestOnePlanIsPrintedAsObjectSeveralAsList(t *testing.T) {
 	plan := func(name string) report.Plan {
 		p := report.Plan{Nodes: []report.PlanNode{}}
 		p.TypeMeta, p.ObjectMeta = report.NewMeta("Plan", name)
@@ -146,7 +145,7 @@ func TestPrintPlansAsOneDocument(t *testing.T) {
 	}
 }
 
-func TestPlansAsTables(t *testing.T) {
+func TestBlankLineSeparatesPlansInTables(t *testing.T) {
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
 	list := &report.PlanList{Items: make([]report.Plan, 2)}
 	list.Items[0].Name, list.Items[1].Name = "blue", "green"
@@ -163,7 +162,7 @@ type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
 
-func TestPrintErrors(t *testing.T) {
+func TestPrintingReturnsWriteErrors(t *testing.T) {
 	for _, format := range []string{"name", "json", "yaml", "jsonpath={.kind}"} {
 		c := console{IOStreams: genericiooptions.IOStreams{Out: fullDisk{}}, format: format}
 		err := c.printObject(sampleList(), []string{"x"}, nil)
@@ -216,9 +215,8 @@ func TestFormatsPrintAsKubectl(t *testing.T) {
 	}
 }
 
-// TestTablesNoteMissingClusterFlags checks the note on stderr if the commands in a table lack flags for the same
-// cluster. Documents for programs stay unchanged.
-func TestTablesNoteMissingClusterFlags(t *testing.T) {
+// TestNoteAfterTableNamesFlagsThatItsCommandsLack: the note is on stderr, and documents for programs have none.
+func TestNoteAfterTableNamesFlagsThatItsCommandsLack(t *testing.T) {
 	for format, want := range map[string]string{"": "note: add --context=prod to the commands above that do not have it\n", "markdown": "note: add --context=prod to the commands above that do not have it\n", "name": "", "json": ""} {
 		var out, errOut bytes.Buffer
 		c := console{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &errOut}, format: format, clusterFlags: []string{"--context=prod"}}

@@ -88,7 +88,7 @@ var told = []string{
 	"stopping: interrupted",
 }
 
-func TestPlainProgress(t *testing.T) {
+func TestPlainProgressStartsEachLineWithTime(t *testing.T) {
 	clock := regexp.MustCompile(`^\d\d:\d\d:\d\d  `)
 	var got []string
 	for line := range strings.Lines(progressOutput(t, "plain", showShortUpgrade)) {
@@ -133,14 +133,14 @@ func TestJSONProgress(t *testing.T) {
 	}
 }
 
-func TestQuietProgress(t *testing.T) {
+func TestQuietProgressPrintsNothing(t *testing.T) {
 	if got := progressOutput(t, "quiet", func(p Display) { showShortUpgrade(p); time.Sleep(time.Hour) }); got != "" {
 		t.Errorf("got %q", got)
 	}
 }
 
-// TestHeartbeat checks that a silence ends after 30 seconds, and that nothing is written before the first step.
-func TestHeartbeat(t *testing.T) {
+// TestHeartbeatIsPrintedAfter30SecondsOfSilence: nothing is written before the first step.
+func TestHeartbeatIsPrintedAfter30SecondsOfSilence(t *testing.T) {
 	cases := map[string]struct {
 		happens func(Display)
 		want    int
@@ -168,8 +168,7 @@ func TestHeartbeat(t *testing.T) {
 
 const erase = "\r\x1b[K"
 
-// TestTerminalProgress checks that one line is redrawn below the other lines and erased at the end.
-func TestTerminalProgress(t *testing.T) {
+func TestTerminalProgressRedrawsOneLineAndErasesIt(t *testing.T) {
 	text := progressOutput(t, "tty", func(p Display) {
 		p.ShowStep(stepOf(record.PhaseUpgrade))
 		time.Sleep(1500 * time.Millisecond)
@@ -223,7 +222,7 @@ func TestRedrawnLineFitsTheTerminal(t *testing.T) {
 	}
 }
 
-func TestColorOfEvents(t *testing.T) {
+func TestEventColourDependsOnType(t *testing.T) {
 	p := &progress{color: true}
 	cases := map[report.EventType]string{"blocked": "\x1b[33mx\x1b[0m", "waiting": "\x1b[33mx\x1b[0m", "phase": "\x1b[1mx\x1b[0m", "node": "x"}
 	for kind, want := range cases {

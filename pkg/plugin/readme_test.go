@@ -13,8 +13,8 @@ var update = flag.Bool("update", false, "rewrite what is generated from the code
 
 const readme = "../../README.md"
 
-// TestReadmeExitCodes compares the README's table of exit codes with the code.
-func TestReadmeExitCodes(t *testing.T) {
+// TestReadmeExplainsEachExitCode compares the README's table of exit codes with the code.
+func TestReadmeExplainsEachExitCode(t *testing.T) {
 	for _, code := range []int{exitDone, exitError, exitUsage, exitStructural, exitLeftBehind, exitPaused, exitWaiting, exitInterrupted} {
 		if row := fmt.Sprintf("\n| %d | ", code); !strings.Contains(readmeText(t), row) {
 			t.Errorf("%s does not explain exit code %d", readme, code)

@@ -19,10 +19,10 @@ import (
 // referenceFolder has the pages of the docs that are generated from the commands and the rules.
 const referenceFolder = "../../docs/reference"
 
-const generated = "<!-- generated: go test ./pkg/plugin -run TestReference -update -->\n\n"
+const generated = "<!-- generated: go test ./pkg/plugin -run TestReferencePagesMatchCommandsFlagsAndRules -update -->\n\n"
 
-// TestReference compares the pages of docs/reference with the commands, their flags and the rules of check.
-func TestReference(t *testing.T) {
+// TestReferencePagesMatchCommandsFlagsAndRules compares docs/reference with the pages that are generated from the program.
+func TestReferencePagesMatchCommandsFlagsAndRules(t *testing.T) {
 	kubeconfig(t, nowhere)
 	pages := map[string]string{"flags.md": flagsPage(), "commands.md": commandsPage(t), "findings.md": findingsPage()}
 	for name, text := range pages {

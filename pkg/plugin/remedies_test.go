@@ -90,8 +90,7 @@ func TestReadsCanBeInterrupted(t *testing.T) {
 	}
 }
 
-// TestListWithUnknownPhases lists groups whose records the user may not read.
-func TestListWithUnknownPhases(t *testing.T) {
+func TestListShowsUnknownPhaseIfRecordsAreForbidden(t *testing.T) {
 	for forbidden, want := range map[string]string{"configmaps": "?", "": "-"} {
 		s := closedBudget()
 		s.refuse = forbidding(strings.Fields(forbidden)...)
@@ -112,8 +111,8 @@ func TestListWithUnknownPhases(t *testing.T) {
 	}
 }
 
-// TestFormatsOfCheck checks that only the help and the errors of check list its own formats.
-func TestFormatsOfCheck(t *testing.T) {
+// TestOnlyCheckListsItsOwnFormats: they are in its help and its errors.
+func TestOnlyCheckListsItsOwnFormats(t *testing.T) {
 	kubeconfig(t, nowhere)
 	for _, format := range formatsOfCheck() {
 		for args, want := range map[string]bool{"check --help": true, "check -o bogus": true, "list --help": false, "list -o bogus": false} {
@@ -127,8 +126,7 @@ func TestFormatsOfCheck(t *testing.T) {
 	}
 }
 
-// TestHelpHidesIgnoredFlags checks that the help of a command does not show flags that the command always rejects.
-func TestHelpHidesIgnoredFlags(t *testing.T) {
+func TestHelpHidesFlagsThatCommandRejects(t *testing.T) {
 	for command, flags := range map[string]string{
 		"list": "node selector progress", "plan": "progress", "check": "progress compare", "status": "progress", "abort": "parallel-groups",
 		"version": "node selector current provider cluster-name state-namespace control-plane progress",

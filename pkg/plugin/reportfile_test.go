@@ -57,8 +57,8 @@ func readReport(t *testing.T, file string) *report.RunReport {
 	return r
 }
 
-// TestSimulateReport compares the report of the built-in example with the output of the same simulation.
-func TestSimulateReport(t *testing.T) {
+// TestSimulateWritesReportInEachFormat compares the report of the built-in example with the output of the same simulation.
+func TestSimulateWritesReportInEachFormat(t *testing.T) {
 	dir := t.TempDir()
 	plain, _, _ := simulated(t, "")
 	for _, ending := range reportEndings {
@@ -254,8 +254,7 @@ func TestUnwritableReportIsRejected(t *testing.T) {
 	}
 }
 
-// TestReportInAReadOnlyDirectory checks that the error comes before anything is read.
-func TestReportInAReadOnlyDirectory(t *testing.T) {
+func TestReadOnlyReportDirectoryIsRejectedBeforeReads(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("directories have no mode there")
 	}
@@ -273,8 +272,7 @@ func TestReportInAReadOnlyDirectory(t *testing.T) {
 	}
 }
 
-// TestPlanReport checks that the plan of a cluster writes its report and changes nothing in the cluster.
-func TestPlanReport(t *testing.T) {
+func TestPlanWritesReportAndChangesNothing(t *testing.T) {
 	s := twoGroups()
 	s.serve(t)
 	file := filepath.Join(t.TempDir(), "plan.json")
@@ -288,8 +286,7 @@ func TestPlanReport(t *testing.T) {
 	}
 }
 
-// TestStatusReport checks the report of a group without an upgrade.
-func TestStatusReport(t *testing.T) {
+func TestStatusReportSaysThatNoUpgradeIsRecorded(t *testing.T) {
 	twoGroups().serve(t)
 	file := filepath.Join(t.TempDir(), "status.md")
 	if _, stderr, code := invoke(t, "status", "blue", "--current=image=v2", "--report="+file); code != exitDone {
@@ -336,8 +333,8 @@ func TestReportIsRejectedIfAnotherProcessRuns(t *testing.T) {
 	}
 }
 
-// TestReportCompletion checks that the shell offers directories and files of the three formats.
-func TestReportCompletion(t *testing.T) {
+// TestCompletionOffersReportFileExtensions: the shell completes directories and files of the three formats.
+func TestCompletionOffersReportFileExtensions(t *testing.T) {
 	for _, args := range [][]string{{"simulate", "--report", ""}, {"plan", "--report", ""}, {"status", "--report", ""}, {"upgrade", "--report="}} {
 		stdout, _, code := invoke(t, append([]string{"__complete"}, args...)...)
 		if want := "html\nmd\njson\n:8\n"; code != exitDone || stdout != want {
@@ -366,8 +363,8 @@ func (silentDisplay) ShowOutage(string)                        {}
 func (silentDisplay) ShowRest(report.TimeLeft)                 {}
 func (silentDisplay) Close()                                   {}
 
-// TestUpgradeReport checks that an upgrade writes its report whatever its result, unless it never began.
-func TestUpgradeReport(t *testing.T) {
+// TestUpgradeWritesReportWhateverItsResult: an upgrade that never began writes none.
+func TestUpgradeWritesReportWhateverItsResult(t *testing.T) {
 	began := time.Now().Add(-time.Minute)
 	cases := map[string]struct {
 		rec  record.Record

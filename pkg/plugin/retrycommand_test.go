@@ -14,9 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stub"
 )
 
-// TestRetryCommand checks that the command has the typed words, quoted for a shell, without secrets and without
-// consents for one command.
-func TestRetryCommand(t *testing.T) {
+// TestRetryCommandRepeatsTypedWordsQuoted: it has no secrets, and no consent that was given for one command only.
+func TestRetryCommandRepeatsTypedWordsQuoted(t *testing.T) {
 	cases := map[string]struct {
 		args []string
 		want string
@@ -163,8 +162,8 @@ func TestErrorsKeepSpacesInNames(t *testing.T) {
 	}
 }
 
-// TestErrorsWithoutTerminalNameFlags checks errors of verbs that need a terminal for their question.
-func TestErrorsWithoutTerminalNameFlags(t *testing.T) {
+// TestErrorWithoutTerminalSuggestsYesOrDryRun checks errors of verbs that need a terminal for their question.
+func TestErrorWithoutTerminalSuggestsYesOrDryRun(t *testing.T) {
 	cases := map[mode]struct {
 		again string
 		want  string
@@ -190,8 +189,8 @@ func TestErrorsWithoutTerminalNameFlags(t *testing.T) {
 	}
 }
 
-// TestErrorsNoteMissingClusterFlags checks the note if the commands in an error lack flags for the same cluster.
-func TestErrorsNoteMissingClusterFlags(t *testing.T) {
+// TestNoteAfterErrorNamesFlagsThatItsCommandsLack: the flags select the cluster.
+func TestNoteAfterErrorNamesFlagsThatItsCommandsLack(t *testing.T) {
 	flags := []string{"--context=prod b", "--kubeconfig=/tmp/k"}
 	for text, want := range map[string]string{
 		"run kubectl uncordon n1":                                      "note: add '--context=prod b' --kubeconfig=/tmp/k to the commands above that do not have it",

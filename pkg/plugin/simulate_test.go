@@ -26,8 +26,8 @@ func simulated(t *testing.T, stdin string, args ...string) (stdout, stderr strin
 	return out.String(), errOut.String(), code
 }
 
-// TestSimulateExample checks the output for the built-in example.
-func TestSimulateExample(t *testing.T) {
+// TestSimulatePrintsBuiltInExample compares stdout and stderr with golden files.
+func TestSimulatePrintsBuiltInExample(t *testing.T) {
 	stdout, stderr, code := simulated(t, "", "--progress=plain")
 	if code != exitDone {
 		t.Errorf("exit code %d, want %d", code, exitDone)
@@ -43,8 +43,8 @@ func TestSimulateExampleLacksAGroup(t *testing.T) {
 	}
 }
 
-// TestReadmeExample compares the README's example with the output on a terminal of 80 columns.
-func TestReadmeExample(t *testing.T) {
+// TestReadmeExampleContainsOnlyPrintedLines compares the README's example with the output on a terminal of 80 columns.
+func TestReadmeExampleContainsOnlyPrintedLines(t *testing.T) {
 	_, shown, ok := strings.Cut(readmeText(t), "\n$ kubectl nodeupgrade simulate\n")
 	shown, _, closed := strings.Cut(shown, "\n```\n")
 	if !ok || !closed {
@@ -182,8 +182,8 @@ func TestSimulateReadsAFile(t *testing.T) {
 	}
 }
 
-// TestSimulateProgressInVirtualTime has both forms of the transcript tell the same events.
-func TestSimulateProgressInVirtualTime(t *testing.T) {
+// TestPlainAndJSONProgressHaveEquallyManyEvents: each line of JSON is a valid event with counts.
+func TestPlainAndJSONProgressHaveEquallyManyEvents(t *testing.T) {
 	_, plain, _ := simulated(t, smallCluster, "a", "-f", "-", "--progress=plain")
 	_, lines, _ := simulated(t, smallCluster, "a", "-f", "-", "--progress=json")
 	for _, part := range []string{"00:00:00  phase ", "node a1 draining 1 pod", "upgraded: 2 of 2 nodes"} {

@@ -83,8 +83,8 @@ func TestBlockedTerminalDelaysNoStep(t *testing.T) {
 	}
 }
 
-// TestSlowTerminalShowsAllLines checks that a slow terminal, as over ssh, skips drawings but no lines.
-func TestSlowTerminalShowsAllLines(t *testing.T) {
+// TestSlowTerminalShowsEachNoteOnce: a terminal that is as slow as one over ssh skips drawings.
+func TestSlowTerminalShowsEachNoteOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSlowTerminal(0, 200*time.Millisecond)
 		p := newProgressOn(w, "live")

@@ -71,9 +71,9 @@ func TestOutputFitsTheTerminalWidth(t *testing.T) {
 	}
 }
 
-// TestColours checks that only terminals get colours, unless the user or the environment decides. The user's flag comes
-// first.
-func TestColours(t *testing.T) {
+// TestOnlyTerminalsGetColoursByDefault checks that only terminals get colours, unless the user or the environment decides. The user's flag
+// comes first.
+func TestOnlyTerminalsGetColoursByDefault(t *testing.T) {
 	const yellow = "\x1b[33m12 nodes to replace" // the example has warnings
 	cases := map[string]struct {
 		env  map[string]string

@@ -312,9 +312,8 @@ func TestRebuildNeedsConsent(t *testing.T) {
 	}
 }
 
-// S32: TestNodesOfAnotherUpgradeAreRejected uses nodes that are part of an upgrade that is recorded under another name or in
-// another namespace.
-func TestNodesOfAnotherUpgradeAreRejected(t *testing.T) {
+// S32: TestNodesOfUpgradeRecordedElsewhereAreRejected: the record has another group name, or is in another namespace.
+func TestNodesOfUpgradeRecordedElsewhereAreRejected(t *testing.T) {
 	elsewhere := &nodemark.Owner{Namespace: "ops", Group: "blue", Epoch: 1}
 	cases := map[string]struct {
 		change func(*testing.T, *apiServer)
@@ -427,9 +426,9 @@ func TestAbsentTargetsAreUsageErrors(t *testing.T) {
 	}
 }
 
-// TestNodesThatMayBelongToUnreadableRecord checks a node with marks of a run without a group name. While a record cannot be
+// TestNodeThatMayBelongToUnreadableRecordIsLeftAlone checks a node with marks of a run without a group name. While a record cannot be
 // read, the node is neither upgraded nor listed as a leftover, because the marks may belong to that record.
-func TestNodesThatMayBelongToUnreadableRecord(t *testing.T) {
+func TestNodeThatMayBelongToUnreadableRecordIsLeftAlone(t *testing.T) {
 	for rec, want := range map[string]struct {
 		code   int
 		listed bool
@@ -457,8 +456,7 @@ func TestNodesThatMayBelongToUnreadableRecord(t *testing.T) {
 	}
 }
 
-// TestUnreadableRecordOfAnotherGroup checks that the record stops only the commands about its own nodes.
-func TestUnreadableRecordOfAnotherGroup(t *testing.T) {
+func TestUnreadableRecordStopsOnlyCommandsForItsNodes(t *testing.T) {
 	cases := map[string]struct {
 		args, record, group, says string
 		code                      int

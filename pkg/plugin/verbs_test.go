@@ -54,8 +54,7 @@ func TestInvalidVerbsAreRejected(t *testing.T) {
 	}
 }
 
-// TestCompletionOfVerbs checks that verbs offer the groups whose upgrade is not over.
-func TestCompletionOfVerbs(t *testing.T) {
+func TestVerbsOfferOnlyGroupsWithUnfinishedUpgrade(t *testing.T) {
 	s := twoGroups()
 	for name, result := range map[string]record.Result{"blue": record.Paused, "bluer": record.Succeeded, "green": ""} {
 		record := stoppedRecord(result)
@@ -135,9 +134,8 @@ func TestActionLogListsEachActionOnce(t *testing.T) {
 	}
 }
 
-// TestStatusScreenShowsChanges checks that a status is written when something has changed, but not when only times have
-// changed.
-func TestStatusScreenShowsChanges(t *testing.T) {
+// TestStatusScreenPrintsOnlyChangedStatus: times alone are no change.
+func TestStatusScreenPrintsOnlyChangedStatus(t *testing.T) {
 	status := func(replaced int, result record.Result) *report.UpgradeStatus {
 		record := stoppedRecord(result)
 		record.Replaced = replaced

@@ -41,8 +41,8 @@ func endedRecord(result record.Result) record.Record {
 	return rec
 }
 
-// TestWatchedListOnPipe checks that a pipe gets the table, and then a line for each group that has changed.
-func TestWatchedListOnPipe(t *testing.T) {
+// TestWatchedListOnPipePrintsOnlyChangedGroups: the whole table is printed first.
+func TestWatchedListOnPipePrintsOnlyChangedGroups(t *testing.T) {
 	for _, args := range [][]string{{"-w"}, {"list", "--watch"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			s := newBlueUpgrade(t)
@@ -82,8 +82,7 @@ func TestWatchedListPrintsDocuments(t *testing.T) {
 	}
 }
 
-// TestWatchedListOnTerminal checks that a terminal shows one table, which is redrawn.
-func TestWatchedListOnTerminal(t *testing.T) {
+func TestWatchedListOnTerminalIsRedrawnInPlace(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	screen, terminal, err := pty.Open()
 	if err != nil {
@@ -117,9 +116,8 @@ func waitForText(t *testing.T, shown *emulator.Terminal, text string) {
 	}
 }
 
-// TestWatchedListWithoutWatchPermission checks that a user who may list but not watch gets the list as well. It is read
-// from time to time.
-func TestWatchedListWithoutWatchPermission(t *testing.T) {
+// TestWatchedListWorksWithoutWatchPermission: the list is read from time to time.
+func TestWatchedListWorksWithoutWatchPermission(t *testing.T) {
 	s := newBlueUpgrade(t)
 	answer := s.refuse
 	s.refuse = func(w http.ResponseWriter, r *http.Request) bool {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestStatusWithoutCredentials shows a status without cloud credentials, and with credentials that have expired.
-func TestStatusWithoutCredentials(t *testing.T) {
+// TestStatusOfRecordedUpgradeNeedsNoCredentials shows a status without cloud credentials, and with credentials that have expired.
+func TestStatusOfRecordedUpgradeNeedsNoCredentials(t *testing.T) {
 	cases := map[string]struct {
 		args string
 		code int

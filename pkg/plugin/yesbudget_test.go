@@ -54,9 +54,8 @@ func TestYesChecksWhyBudgetIsClosed(t *testing.T) {
 	}
 }
 
-// TestYesHonoursAnnotations checks that a finding that an annotation skips does not stop an upgrade, whatever objects
-// the upgrade has read.
-func TestYesHonoursAnnotations(t *testing.T) {
+// TestSkippedFindingDoesNotStopUpgradeWithYes: an annotation skips the finding. It does not matter which objects the upgrade has read.
+func TestSkippedFindingDoesNotStopUpgradeWithYes(t *testing.T) {
 	for _, annotated := range []bool{false, true} {
 		for _, groupOnly := range []bool{true, false} {
 			s := closedBudget()
