@@ -58,8 +58,7 @@ func checkManifests(t *testing.T, rules ...string) *CheckReport {
 	return r
 }
 
-// TestGoldenCheck compares the output of check with golden files.
-func TestGoldenCheck(t *testing.T) {
+func TestCheckOutputEqualsGoldenFiles(t *testing.T) {
 	rules := []string{"PDB001", "TERM001", "POD006", "SYS001"}
 	cases := map[string]func(io.Writer) error{
 		"check": func(w io.Writer) error { return WriteCheck(w, checkManifests(t, rules...), Options{Now: now}) },
@@ -113,7 +112,7 @@ func TestSkippedFindingsDoNotChangeExitCode(t *testing.T) {
 }
 
 // The API server refuses new pods of a workload, so a rollout of the workload would not finish.
-func TestPatchesOfRefusedPods(t *testing.T) {
+func TestPatchesDoNotRunRolloutOfRefusedPods(t *testing.T) {
 	const quota, template = `kubectl patch resourcequota q -p '{"spec":{"hard":{"pods":"2"}}}'`, `kubectl patch deployment web -p '{"spec":{"template":{"spec":{}}}}'`
 	for _, refusal := range []string{"NS001", "NS002", "WH001", ""} {
 		r := CheckReport{Outdated: new(1), Findings: []preflight.Finding{
@@ -132,7 +131,7 @@ func TestPatchesOfRefusedPods(t *testing.T) {
 }
 
 // A script without commands says so and names each finding, so that nobody takes an empty output for success.
-func TestPatchesWithoutACommand(t *testing.T) {
+func TestPatchScriptWithoutCommandsNamesEachFinding(t *testing.T) {
 	found := CheckReport{Outdated: new(1), Findings: []preflight.Finding{
 		{Rule: "POD006", Severity: preflight.Error, Workload: "Deployment shop/web", Object: "pod shop/web-0", Message: "it is overdue\nrm -rf /"},
 		{Rule: "POD006", Severity: preflight.Error, Workload: "Deployment shop/web", Object: "pod shop/web-1", Message: "it is overdue\nrm -rf /"},

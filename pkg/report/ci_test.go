@@ -29,7 +29,7 @@ func reportsForCI() []CheckReport {
 	return []CheckReport{found, none, unknown}
 }
 
-func TestSARIF(t *testing.T) {
+func TestSARIFResultsNameRulesOfCatalogue(t *testing.T) {
 	var got bytes.Buffer
 	if err := WriteSARIF(&got, reportsForCI(), "v1.2.3"); err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestURIOfAFileIsRelative(t *testing.T) {
 
 // A test fails from the requested severity on. A finding that is skipped or could not be checked is a skipped
 // test.
-func TestJUnit(t *testing.T) {
+func TestJUnitFailsTestsFromRequestedSeverityOn(t *testing.T) {
 	for least, want := range map[preflight.Severity][4]int{preflight.Error: {1, 0, 2, 0}, preflight.Warn: {2, 0, 2, 0}, preflight.Note: {3, 0, 2, 0}, "": {0, 0, 2, 0}} {
 		var got bytes.Buffer
 		fails := func(f *preflight.Finding) bool { return least != "" && f.Severity.IsAtLeast(least) }

@@ -32,8 +32,7 @@ func span(early, late time.Duration) simulate.Span {
 	return simulate.Span{Earliest: length(early), Latest: length(late)}
 }
 
-// TestGolden compares texts for users with golden files.
-func TestGolden(t *testing.T) {
+func TestTextsForUsersEqualGoldenFiles(t *testing.T) {
 	plain, wide, markdown := Options{Now: now}, Options{Now: now, Wide: true}, Options{Now: now, Style: Markdown}
 	groups := func(list *NodeGroupList, o Options) func(io.Writer) error {
 		return func(w io.Writer) error { return WriteGroups(w, list, o) }

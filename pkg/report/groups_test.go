@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestDescribeGroupChanges(t *testing.T) {
+func TestOnlyChangedGroupsAreDescribed(t *testing.T) {
 	group := func(name, phase string, outdated *int) NodeGroup {
 		g := NodeGroup{Nodes: 3, Outdated: outdated, Phase: phase}
 		g.Name = name
@@ -34,7 +34,7 @@ func TestDescribeGroupChanges(t *testing.T) {
 	}
 }
 
-func TestFitLines(t *testing.T) {
+func TestLinesAreCutToTerminalSize(t *testing.T) {
 	lines := []string{"one", "two and more", "three"}
 	cases := map[string]struct {
 		width, height int

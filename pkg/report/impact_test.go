@@ -16,7 +16,7 @@ func impactOn(name string, evictions int, below, none time.Duration) record.Work
 	}}
 }
 
-func TestImpactLines(t *testing.T) {
+func TestImpactLinesNameWorkloadsThatLackedReadyPods(t *testing.T) {
 	many := []record.WorkloadImpact{}
 	for i := range 12 {
 		many = append(many, impactOn(fmt.Sprintf("shop/Deployment/app%d", i), 1, time.Second, time.Second))

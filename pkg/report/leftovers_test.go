@@ -25,7 +25,7 @@ func recordOf(result record.Result, change ...func(*record.Record)) record.Recor
 	return r
 }
 
-func TestFindSuspendedScalingProcesses(t *testing.T) {
+func TestScalingProcessesLeftSuspendedAreFound(t *testing.T) {
 	ours := func(r *record.Record) { r.Suspended = []string{"AZRebalance"} }
 	cases := map[string]struct {
 		record record.Record
@@ -52,7 +52,7 @@ func TestFindSuspendedScalingProcesses(t *testing.T) {
 }
 
 // If an upgrade is recorded in another namespace, the remedy is to look there before its marks are removed.
-func TestFencedNodesOfUpgradesInAnotherNamespace(t *testing.T) {
+func TestRemedyForFencedNodeNamesNamespaceOfItsUpgrade(t *testing.T) {
 	for namespace, says := range map[string]string{"kube-system": "no upgrade continues", "ops": "recorded in namespace ops"} {
 		node := build.Node("n1", "a")
 		if err := nodemark.SetFence(node, "r1", nodegroup.FenceTaint("aws")); err != nil {
@@ -67,7 +67,7 @@ func TestFencedNodesOfUpgradesInAnotherNamespace(t *testing.T) {
 }
 
 // A node that became current after the end of its upgrade is still fenced, until a user releases it.
-func TestFindFencedCurrentNodes(t *testing.T) {
+func TestCurrentNodesStillFencedAfterUpgradeAreFound(t *testing.T) {
 	cases := map[string]struct {
 		image  string
 		result record.Result
@@ -125,7 +125,7 @@ func TestCleanupCommandsQuoteNodeNames(t *testing.T) {
 	}
 }
 
-func TestFindOrphanedNodes(t *testing.T) {
+func TestMarkedNodesThatNoUpgradeContinuesAreFound(t *testing.T) {
 	fenced := build.Node("n1", "a")
 	if err := nodemark.SetFence(fenced, "r1", nodegroup.FenceTaint("aws")); err != nil {
 		t.Fatal(err)

@@ -56,8 +56,7 @@ func manyLive() *LiveView {
 	return l
 }
 
-// A live view is never higher or wider than allowed.
-func TestLiveLines(t *testing.T) {
+func TestLiveViewFitsWidthAndHeight(t *testing.T) {
 	begun := &LiveView{Hint: "Ctrl-C stops cleanly", Moment: Moment{At: now, Status: record.Status{Group: "workers", Phase: record.PhaseSetup, Total: 3, Outdated: 3, Waiting: "6 new nodes, 0 ready"}}, Record: &record.Record{Started: now}}
 	begun.TimeLeft.RemainingUnknown = "no right"
 	cases := map[string]*LiveView{"some": someLive(), "many": manyLive(), "begun": begun, "empty": {Record: &record.Record{}}}
@@ -83,7 +82,7 @@ func TestLiveLines(t *testing.T) {
 
 // The view of an upgrade that another process runs is never higher than the terminal, however many leftovers
 // there are.
-func TestViewOfAnotherProcessFitsTerminalHeight(t *testing.T) {
+func TestViewOfUpgradeRunElsewhereFitsTerminalHeight(t *testing.T) {
 	status := runningStatus()
 	status.Holder, status.Unread = "ann@laptop", "no credentials"
 	for range 30 {
@@ -104,7 +103,7 @@ func TestViewOfAnotherProcessFitsTerminalHeight(t *testing.T) {
 
 // The view never says that workloads have their pods if one workload does not recover or before the first
 // eviction.
-func TestLiveImpacts(t *testing.T) {
+func TestLiveViewShowsWorkloadsThatDoNotRecover(t *testing.T) {
 	web := record.WorkloadImpact{Name: "shop/Deployment/web", Impact: record.Impact{Evictions: 2}}
 	lacking, out := web, web
 	lacking.Lacks, out.Out = 1, true

@@ -56,7 +56,7 @@ Room        5 pods must move (1.5 CPU, 3.0 GiB); 1 other node can take them and 
 Warning     ReplicaSet shop/web: 2 of its pods may find no node: Insufficient cpu: make room
 `
 
-func TestPlanAsATable(t *testing.T) {
+func TestPlanShowsSizeDurationAndRoom(t *testing.T) {
 	cases := map[string]struct {
 		change func(*report.Plan)
 		wide   bool

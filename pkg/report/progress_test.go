@@ -83,7 +83,7 @@ func lines(events []Event) []string {
 	return all
 }
 
-func TestChanges(t *testing.T) {
+func TestProgressChangesAreDescribedAsEvents(t *testing.T) {
 	const cart = "pod shop/cart-0: PDB shop/cart allows no disruption (needs 3 healthy, has 3)"
 	const remedy = ": wait until its pods are ready, raise its replicas or pass --on-timeout=force"
 	change := func(f func(*record.Status)) func(*Moment) { return func(m *Moment) { f(&m.Status) } }
@@ -172,7 +172,7 @@ func left(age time.Duration) func(*Moment) {
 	}
 }
 
-func TestHeartbeat(t *testing.T) {
+func TestHeartbeatNamesPhaseNodesAndWaits(t *testing.T) {
 	many := func(m *Moment) {
 		for _, name := range []string{"m6", "m5", "m4", "m3"} {
 			node(name, record.NodeEmpty, 0)(m)
@@ -262,8 +262,8 @@ func (f *full) Write(p []byte) (int, error) {
 
 var errFull = errors.New("no space left on device")
 
-// TestWriteErrors checks that every writer returns write errors, wherever they occur.
-func TestWriteErrors(t *testing.T) {
+// TestWritersReturnEachWriteError: the first error occurs after each multiple of 50 bytes.
+func TestWritersReturnEachWriteError(t *testing.T) {
 	writers := map[string]func(*full) error{
 		"groups": func(w *full) error { return WriteGroups(w, someGroups(), Options{Now: now}) },
 		"plan":   func(w *full) error { return WritePlan(w, blockedPlan(), Options{Now: now}) },
@@ -308,7 +308,7 @@ func TestPlanDescribesHowTheUpgradeEnds(t *testing.T) {
 	}
 }
 
-func TestDescribeDeletions(t *testing.T) {
+func TestDeletionsAgainstBudgetsAreListedUpToALimit(t *testing.T) {
 	var all []simulate.Deletion
 	for i := range 8 {
 		all = append(all, simulate.Deletion{Workload: fmt.Sprintf("shop/Deployment/w%d", i), Pods: 2, PastBudget: i % 4})

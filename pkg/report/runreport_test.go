@@ -203,7 +203,7 @@ func statusReport() *RunReport {
 	return r
 }
 
-func TestReportGolden(t *testing.T) {
+func TestReportsEqualGoldenFiles(t *testing.T) {
 	reports := map[string]*RunReport{"plan": planReport(), "ended": endedReport(), "stopped": stoppedReport(), "taken-over": takenOverReport(), "status": statusReport()}
 	formats := map[string]func(io.Writer, *RunReport) error{"html": WriteReportHTML, "md": WriteReportMarkdown, "json": WriteReportJSON}
 	for name, r := range reports {
@@ -225,7 +225,7 @@ func TestReportGolden(t *testing.T) {
 }
 
 // After a takeover, only the times in the record show what happened before. Unknown numbers are nil, not zero.
-func TestReportOfUpgradeTakenOverByAnotherProcess(t *testing.T) {
+func TestReportOfTakenOverUpgradeNamesWhatIsUnknown(t *testing.T) {
 	r := takenOverReport()
 	if len(r.NotKnown) != 3 || r.NotKnown[0] != "before 2026-01-08 12:06:00 UTC: what nodes waited for, how large the group was" {
 		t.Errorf("not known: %q", r.NotKnown)
@@ -243,7 +243,7 @@ func TestReportOfUpgradeTakenOverByAnotherProcess(t *testing.T) {
 
 // The record of an older version, or of an upgrade with many nodes, does not have the times of all replaced
 // nodes.
-func TestReportOfATakeoverWithoutTimes(t *testing.T) {
+func TestReportCountsReplacedNodesWithUnknownTimes(t *testing.T) {
 	f := newFilm()
 	f.rec.Replaced = 3
 	f.rec.NoteGone("ip-10-0-1-7", now)
@@ -256,7 +256,7 @@ func TestReportOfATakeoverWithoutTimes(t *testing.T) {
 
 // The verdict of a report depends on all findings of the plan, and on workloads that have fewer ready pods
 // than before.
-func TestReportVerdict(t *testing.T) {
+func TestReportVerdictDependsOnFindingsAndUnhealthyWorkloads(t *testing.T) {
 	refused := NewRunReport(originOf(AboutPlan), blockedPlan(), "", &History{}, &record.Record{})
 	if tone, text := refused.verdict(); tone != bad || !strings.HasPrefix(text, "Plan: Refused: ") {
 		t.Errorf("a refused plan: tone %d, %q", tone, text)
@@ -289,7 +289,7 @@ func TestReportVerdict(t *testing.T) {
 
 // An upgrade that another process continues soon after its start is also taken over: the observations of the
 // first process are missing.
-func TestReportOfUpgradeTakenOverSoonAfterStart(t *testing.T) {
+func TestTakeoverSoonAfterStartLeavesWaitsUnknown(t *testing.T) {
 	for name, c := range map[string]struct {
 		nodes map[string]record.NodeRecord
 		want  bool
@@ -305,7 +305,7 @@ func TestReportOfUpgradeTakenOverSoonAfterStart(t *testing.T) {
 }
 
 // The entries that a long history drops are counted once, and they do not change its numbers.
-func TestReportOfALongUpgrade(t *testing.T) {
+func TestDroppedHistoryEntriesDoNotChangeReportNumbers(t *testing.T) {
 	var seen History
 	rec := &record.Record{Run: "r", Started: now, Sizes: nodegroup.Sizes{Desired: 4}}
 	var nodes []record.NodeStatus
@@ -337,7 +337,7 @@ func TestReportOfALongUpgrade(t *testing.T) {
 }
 
 // The report of a plan shows the upgrade in virtual time, but no results.
-func TestReportOfAPlan(t *testing.T) {
+func TestReportOfPlanHasNoResults(t *testing.T) {
 	f := newFilm()
 	f.run(0)
 	f.rec.Result, f.rec.Replaced, f.rec.Ended = record.Succeeded, 3, now.Add(12*time.Minute)
@@ -540,8 +540,7 @@ func TestReportShowsReadyPodsDuringUpgrade(t *testing.T) {
 	}
 }
 
-// The report of a thousand nodes is smaller than two megabytes.
-func TestReportOfALargeGroup(t *testing.T) {
+func TestReportOfThousandNodesIsSmallerThanTwoMegabytes(t *testing.T) {
 	const nodes, most = 1000, 2_000_000
 	f, plan := newFilm(), surgePlan()
 	plan.Nodes, f.rec.Workloads = nil, map[string]record.WorkloadRecord{}

@@ -97,8 +97,7 @@ func TestColoursKeepTheText(t *testing.T) {
 	}
 }
 
-// A table without titles has only its rows.
-func TestNoHeaders(t *testing.T) {
+func TestTableWithoutHeadersHasOnlyRows(t *testing.T) {
 	var with, without bytes.Buffer
 	if err := WriteGroups(&with, someGroups(), Options{Now: now}); err != nil {
 		t.Fatal(err)
@@ -112,7 +111,7 @@ func TestNoHeaders(t *testing.T) {
 	}
 }
 
-func TestWrapWords(t *testing.T) {
+func TestTextIsWrappedAtWords(t *testing.T) {
 	cases := map[string]struct {
 		text  string
 		width int

@@ -9,7 +9,7 @@ import (
 )
 
 // One line says how long the upgrade still takes, how it fails, or why the time is not known.
-func TestTimeLeftLines(t *testing.T) {
+func TestTimeLeftLineShowsTimeFailureOrReason(t *testing.T) {
 	made := func(r TimeLeft, age time.Duration) TimeLeft {
 		r.RemainingAsOf = ago(age)
 		return r.CountedFrom(now)
@@ -53,8 +53,7 @@ func TestTimeLeftLines(t *testing.T) {
 	}
 }
 
-// A change of the forecast is reported only if more than its times changed.
-func TestDescribeTimeLeftChange(t *testing.T) {
+func TestForecastChangeInTimesAloneIsNotReported(t *testing.T) {
 	known := func(d time.Duration) TimeLeft { return TimeLeft{Remaining: span(d, 2*d), RemainingAsOf: now} }
 	fails := func(node string, d time.Duration) TimeLeft {
 		end := simulate.Ending{Result: record.PodEvictionFailure, After: record.Duration{Duration: d}, Node: node, Blocker: "PDB shop/web"}

@@ -11,7 +11,7 @@ import (
 )
 
 // A plan is green and says that nothing blocks only if that is known and no finding needs attention.
-func TestPlanVerdict(t *testing.T) {
+func TestPlanIsGreenOnlyIfNothingNeedsAttention(t *testing.T) {
 	ending := func(result record.Result) simulate.Ending {
 		return simulate.Ending{Result: result, After: length(9 * time.Minute)}
 	}
@@ -54,7 +54,7 @@ func TestPlanVerdict(t *testing.T) {
 
 // An upgrade after which workloads have fewer ready pods than before is not shown as good, even if it has
 // ended.
-func TestStatusVerdict(t *testing.T) {
+func TestStatusIsNotGoodIfWorkloadsLackPods(t *testing.T) {
 	lacks := record.WorkloadImpact{Name: "a/Deployment/b", Impact: record.Impact{Lacks: 1}}
 	out := record.WorkloadImpact{Name: "a/Deployment/c", Impact: record.Impact{Out: true}}
 	cases := map[string]struct {
@@ -81,8 +81,7 @@ func TestStatusVerdict(t *testing.T) {
 	}
 }
 
-// Nodes that are only drained are not called replaced.
-func TestDescribeProgress(t *testing.T) {
+func TestDrainedNodesAreNotCountedAsReplaced(t *testing.T) {
 	cases := map[string]struct {
 		replaced, drained, total int
 		want                     string
@@ -102,7 +101,7 @@ func TestDescribeProgress(t *testing.T) {
 
 // A plan says that the upgrade does not start only for rules that the upgrade itself checks. For other
 // findings of severity block, the upgrade tries its first nodes.
-func TestVerdictOfBlockingFindings(t *testing.T) {
+func TestVerdictTellsIfBlockingFindingPreventsStart(t *testing.T) {
 	for rule, want := range map[string]string{
 		"PDB001": ": it does not start until each Blocked line is fixed",
 		"POD003": ": it does not start until each Blocked line is fixed",
@@ -123,7 +122,7 @@ func TestVerdictOfBlockingFindings(t *testing.T) {
 }
 
 // After the end of the upgrade, a status does not promise to remove added nodes.
-func TestStatusOfAddedNodes(t *testing.T) {
+func TestStatusPromisesToRemoveAddedNodesOnlyBeforeEnd(t *testing.T) {
 	for result, want := range map[record.Result]string{
 		"": "Gives back  2 added nodes", record.Paused: "Gives back  2 added nodes",
 		record.Aborted: "Keeps       2 added nodes: ", record.Succeeded: "Keeps       2 added nodes: ", record.LeftBehind: "Keeps       2 added nodes: ",

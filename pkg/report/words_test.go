@@ -11,7 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-func TestKebabCase(t *testing.T) {
+func TestValuesAreConvertedToKebabCase(t *testing.T) {
 	for value, want := range map[string]string{
 		"": "", "succeeded": "succeeded", "left-behind": "left-behind", "scale up": "scale-up", "create green": "create-green", "Draining": "draining",
 		"PodEvictionFailure": "pod-eviction-failure",
@@ -22,9 +22,8 @@ func TestKebabCase(t *testing.T) {
 	}
 }
 
-// TestKebabCaseValues checks that each phase, result and state of each kind of document is converted, and that
-// the original document does not change.
-func TestKebabCaseValues(t *testing.T) {
+// TestDocumentsShowPhasesAndResultsInKebabCase checks each kind of document. The original document does not change.
+func TestDocumentsShowPhasesAndResultsInKebabCase(t *testing.T) {
 	ends := &PlanEnds{Fast: simulate.Ending{Result: record.PodEvictionFailure}, Slow: simulate.Ending{Result: record.WorkloadUnhealthy}}
 	status := UpgradeStatus{
 		Result: record.NodeCreationFailure, TimeLeft: TimeLeft{RemainingEnds: ends},

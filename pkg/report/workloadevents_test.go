@@ -14,7 +14,7 @@ import (
 
 // An event is sent once if a workload does not recover, once if it has recovered, and for each action that
 // users may notice.
-func TestWorkloadEvents(t *testing.T) {
+func TestUnhealthyWorkloadIsReportedOnceUntilItRecovers(t *testing.T) {
 	web := record.Unhealthy{Name: "shop/Deployment/web", Pod: "web-2", Node: "n2", Why: "container app is in CrashLoopBackOff", Ready: 1, Before: 2}
 	sick := report.Moment{Status: record.Status{Group: "workers", Phase: record.PhaseUpgrade, Unhealthy: []record.Unhealthy{web}}}
 	well := report.Moment{Status: record.Status{Group: "workers", Phase: record.PhaseUpgrade}}
