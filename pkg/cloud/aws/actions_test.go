@@ -19,7 +19,7 @@ func (s *site) dropNextAnswer(operation string) {
 	s.InjectFault(awscloud.Fault{Operation: operation, AfterEffect: true})
 }
 
-func TestSetRevisionToANumber(t *testing.T) {
+func TestSetRevisionPointsGroupAtTemplateVersion(t *testing.T) {
 	s := start(t, instantOptions())
 	s.addWorkers()
 	g := s.observe("workers", "1")
@@ -53,9 +53,8 @@ func TestSetRevisionKeepsLatestAlias(t *testing.T) {
 	}
 }
 
-// TestSetRevisionToAnImage checks that a new template version with the image is added (EKS E02), and that the group then
-// launches from it (EKS E03).
-func TestSetRevisionToAnImage(t *testing.T) {
+// TestSetRevisionAddsTemplateVersionWithImage checks EKS E02. The group then launches from the new version (EKS E03).
+func TestSetRevisionAddsTemplateVersionWithImage(t *testing.T) {
 	cases := map[string]struct {
 		group   func(*awscloud.GroupSpec)
 		lost    string
@@ -119,7 +118,7 @@ func TestImageTargetContinuesAfterACrash(t *testing.T) {
 	}
 }
 
-func TestImageTargetOfASharedTemplate(t *testing.T) {
+func TestImageIsNotAddedToSharedTemplate(t *testing.T) {
 	s := start(t, instantOptions())
 	id := s.addWorkers()
 	action := nodegroup.SetRevision{To: s.observe("workers", "ami-3").Wanted, Token: "t"}
@@ -131,7 +130,7 @@ func TestImageTargetOfASharedTemplate(t *testing.T) {
 	}
 }
 
-func TestSetRevisionOfAMixedPolicy(t *testing.T) {
+func TestSetRevisionKeepsRestOfMixedPolicy(t *testing.T) {
 	s := start(t, instantOptions())
 	arm := s.AddTemplate("arm", awscloud.TemplateVersion{Image: "ami-arm", InstanceType: "m6g.large"})
 	policy := func(id string) *at.MixedInstancesPolicy {
@@ -170,7 +169,7 @@ func TestSetRevisionOfAMixedPolicy(t *testing.T) {
 	}
 }
 
-func TestQuiesceAndResume(t *testing.T) {
+func TestResumeKeepsProcessesThatUserSuspended(t *testing.T) {
 	s := start(t, instantOptions())
 	s.addWorkers(func(g *awscloud.GroupSpec) { g.Suspended = []string{"ScheduledActions"} })
 	s.mustDo(nodegroup.Quiesce{Processes: s.observe("workers", "").Quiesce})
@@ -206,7 +205,7 @@ func TestMaximumSizeIsRaisedAndLowered(t *testing.T) {
 	}
 }
 
-func TestAddCapacityInAZone(t *testing.T) {
+func TestCapacityIsAddedOnceInNamedZone(t *testing.T) {
 	s := start(t, instantOptions())
 	s.addWorkers()
 	add := nodegroup.AddCapacity{Zone: "us-east-1b", N: 1, Token: "run-us-east-1b-1"}
@@ -225,7 +224,7 @@ func TestAddCapacityInAZone(t *testing.T) {
 	s.wantOutcome(s.do(add), nodegroup.OutcomeLater)
 }
 
-func TestAddCapacityAnywhere(t *testing.T) {
+func TestCapacityWithoutZoneIsAddedOnlyOnce(t *testing.T) {
 	s := start(t, instantOptions())
 	s.addWorkers()
 	add := nodegroup.AddCapacity{N: 2, Desired: 3, Max: 6, Token: "t"}
@@ -243,8 +242,8 @@ func TestAddCapacityAnywhere(t *testing.T) {
 	}
 }
 
-// TestTerminate checks that an instance is terminated through its Auto Scaling group (EKS E48).
-func TestTerminate(t *testing.T) {
+// TestInstanceIsTerminatedThroughAutoScalingGroup checks EKS E48 with and without a lower size of the group.
+func TestInstanceIsTerminatedThroughAutoScalingGroup(t *testing.T) {
 	cases := map[string]struct {
 		shrink  bool
 		fault   awscloud.Fault
@@ -293,7 +292,7 @@ func TestTerminate(t *testing.T) {
 	}
 }
 
-func TestActionsOnMissingInstancesAndGroups(t *testing.T) {
+func TestActionOnMissingInstanceOrGroupHasOutcomeMoved(t *testing.T) {
 	s := start(t, instantOptions())
 	s.wantOutcome(s.do(nodegroup.Terminate{Instance: "i-0123456789abcdef0", Shrink: true}), nodegroup.OutcomeMoved, "i-0123456789abcdef0")
 	for _, action := range []nodegroup.Action{

@@ -13,8 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// TestUpgradeOfANodeGroup follows an upgrade from its request to its end.
-func TestUpgradeOfANodeGroup(t *testing.T) {
+// TestEKSUpdateReplacesAllOutdatedNodes follows an upgrade from its request to its end.
+func TestEKSUpdateReplacesAllOutdatedNodes(t *testing.T) {
 	for name, change := range map[string]func(*site, *awscloud.NodegroupSpec){
 		"release":           func(*site, *awscloud.NodegroupSpec) {},
 		"release, template": usingTemplate("", ""),
@@ -78,9 +78,9 @@ func TestFailedUpgradeIsExplained(t *testing.T) {
 	}
 }
 
-// TestUpdateThatEKSForgetsAndFindsAgain checks that Observe returns the newest update that EKS reports, even if EKS stops
+// TestObserveFindsUpdateAgainAfterEKSForgotIt checks that Observe returns the newest update that EKS reports, even if EKS stops
 // reporting an update and reports it again later.
-func TestUpdateThatEKSForgetsAndFindsAgain(t *testing.T) {
+func TestObserveFindsUpdateAgainAfterEKSForgotIt(t *testing.T) {
 	s := startManaged(t)
 	s.BlockDrains()
 	g := s.observeWeb("")
@@ -103,8 +103,8 @@ func TestUpdateThatEKSForgetsAndFindsAgain(t *testing.T) {
 	}
 }
 
-// TestOutcomesOfRejectedEKSUpdates checks the outcome of each refusal of an update by EKS.
-func TestOutcomesOfRejectedEKSUpdates(t *testing.T) {
+// TestRejectedEKSUpdatesAreClassified checks the outcome of each refusal of an update by EKS.
+func TestRejectedEKSUpdatesAreClassified(t *testing.T) {
 	const denial = "User: arn:aws:iam::1:user/u is not authorized to perform: eks:UpdateNodegroupVersion on resource: arn:aws:eks:us-east-1:1:nodegroup/shop/web/0 because no identity-based policy allows it"
 	cases := map[string]struct {
 		fault   awscloud.Fault

@@ -12,7 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-func TestSupportsZonalLaunch(t *testing.T) {
+func TestGroupSettingsDecideIfLaunchMayNameZone(t *testing.T) {
 	purchase := func(d *at.InstancesDistribution) func(*at.AutoScalingGroup) {
 		return func(g *at.AutoScalingGroup) {
 			mixed("7")(g)
@@ -79,7 +79,7 @@ func TestGroupsWithOnlySpotInstancesAreRecognised(t *testing.T) {
 	}
 }
 
-func TestDescribeGroup(t *testing.T) {
+func TestGroupIsDescribedWithLabelsAndSuspendedProcesses(t *testing.T) {
 	g := describeGroup(newGroup(
 		tagged("k8s.io/cluster-autoscaler/node-template/label/pool", "a"),
 		tagged("k8s.io/cluster-autoscaler/node-template/label/example.com/tier", ""),
@@ -126,7 +126,7 @@ func TestInstancesAreDescribedWithStateAndRevision(t *testing.T) {
 	}
 }
 
-func TestInstancesWhoseImageMustBeRead(t *testing.T) {
+func TestImageIsReadOnlyForInstancesWithUnknownImage(t *testing.T) {
 	g := newGroup(withInstances(
 		newInstance("i-old", launchedFrom("lt-0a", "6")), newInstance("i-told", func(i *at.Instance) { i.ImageId = sdk.String("ami-9") }),
 		newInstance("i-leaving", inState("Terminating")), newInstance("i-asked"), newInstance("i-ask"),
@@ -148,7 +148,7 @@ func TestInstancesWhoseImageMustBeRead(t *testing.T) {
 	}
 }
 
-func TestLacksInstances(t *testing.T) {
+func TestGroupLacksInstancesBelowDesiredSize(t *testing.T) {
 	asked := func(n int32) func(*at.AutoScalingGroup) {
 		return func(g *at.AutoScalingGroup) { g.DesiredCapacity = sdk.Int32(n) }
 	}

@@ -28,7 +28,7 @@ func outcome(t *testing.T, err error) nodegroup.Outcome {
 	return sorted.Outcome
 }
 
-func TestRaiseMax(t *testing.T) {
+func TestMaxIsRaisedOnlyFromExpectedValue(t *testing.T) {
 	cases := map[string]struct {
 		max     int
 		due     bool
@@ -50,7 +50,7 @@ func TestRaiseMax(t *testing.T) {
 	}
 }
 
-func TestLowerMax(t *testing.T) {
+func TestMaxIsLoweredOnlyFromExpectedValue(t *testing.T) {
 	cases := map[string]struct {
 		now     groupSizes
 		due     bool
@@ -73,7 +73,7 @@ func TestLowerMax(t *testing.T) {
 	}
 }
 
-func TestSizesWithAddedCapacity(t *testing.T) {
+func TestCapacityIsAddedOnlyToUnchangedSizes(t *testing.T) {
 	action := nodegroup.AddCapacity{N: 2, Desired: 3, Max: 6}
 	if got, err := (groupSizes{desired: 3, max: 6}).afterAdding(action); err != nil || got != (groupSizes{desired: 5, max: 8}) {
 		t.Errorf("got %+v, %v", got, err)
@@ -135,7 +135,7 @@ func TestErrorsInLaunchAnswersAreClassified(t *testing.T) {
 	}
 }
 
-func TestNewUpdateInput(t *testing.T) {
+func TestUpdateRequestPointsGroupAtNewRevision(t *testing.T) {
 	arm := at.LaunchTemplateOverrides{InstanceType: sdk.String("m6g.large"), LaunchTemplateSpecification: template("lt-0b", "3")}
 	intel := at.LaunchTemplateOverrides{InstanceType: sdk.String("m6i.large"), ImageId: sdk.String("ami-o")}
 	byID := func(id, version string) *at.LaunchTemplateSpecification {

@@ -41,7 +41,7 @@ func describeWeb(f *nodegroupFacts, change ...func(*at.AutoScalingGroup)) nodegr
 	return out
 }
 
-func TestDescribeManaged(t *testing.T) {
+func TestNodeGroupIsDescribedWithRevisionsAndSize(t *testing.T) {
 	g := describeWeb(newFacts(newNodegroup(), func(f *nodegroupFacts) { f.instanceImages = map[string]string{"i-1": "ami-1", "i-2": "ami-2"} }))
 	if g.Name != "web" || g.Kind != "EKS managed node group" || !g.Can.Resize || g.Desired != 2 || g.Max != 6 || !g.Can.NameZone || len(g.Quiesce) > 0 || g.Follows != "" {
 		t.Errorf("got %+v", g)
@@ -58,8 +58,7 @@ func TestDescribeManaged(t *testing.T) {
 	}
 }
 
-// TestDescribeManagedInstances checks that an instance of a node group is outdated if its AMI is not the wanted AMI.
-func TestDescribeManagedInstances(t *testing.T) {
+func TestNodeGroupInstanceWithWrongAMIIsOutdated(t *testing.T) {
 	g := describeWeb(newFacts(newNodegroup(), func(f *nodegroupFacts) { f.instanceImages = map[string]string{"i-1": "ami-1", "i-2": "ami-2"} }))
 	one, two := g.Instances[0], g.Instances[1]
 	if one.ID != "i-1" || !one.Outdated || one.Why != "image ami-1, wanted ami-2" || one.Revision.Image != "ami-1" {
@@ -70,9 +69,8 @@ func TestDescribeManagedInstances(t *testing.T) {
 	}
 }
 
-// TestNumbersThatEKSUsesToUpgradeANodeGroup checks the numbers that EKS uses to upgrade a node group (EKS E05, E21, E40,
-// E41, E44).
-func TestNumbersThatEKSUsesToUpgradeANodeGroup(t *testing.T) {
+// TestNodeGroupUsesSurgeAndTimeoutsOfEKS checks EKS E05, E21, E40, E41, E44.
+func TestNodeGroupUsesSurgeAndTimeoutsOfEKS(t *testing.T) {
 	m := describeWeb(newFacts(newNodegroup())).Managed
 	if m.MaxUnavailable.N != 1 || m.ResolveSurge(9, 3, 1) != 6 || m.ResolveSurge(9, 1, 5) != 5 {
 		t.Errorf("at most %s unavailable, %d and %d nodes added", m.MaxUnavailable, m.ResolveSurge(9, 3, 1), m.ResolveSurge(9, 1, 5))
@@ -82,8 +80,8 @@ func TestNumbersThatEKSUsesToUpgradeANodeGroup(t *testing.T) {
 	}
 }
 
-// TestUpdateConfig checks how updateConfig is read (EKS E04, E05, E07, E09).
-func TestUpdateConfig(t *testing.T) {
+// TestMaxUnavailableIsReadFromUpdateConfig checks how updateConfig is read (EKS E04, E05, E07, E09).
+func TestMaxUnavailableIsReadFromUpdateConfig(t *testing.T) {
 	cases := map[string]struct {
 		config  *kt.NodegroupUpdateConfig
 		want    string
@@ -131,9 +129,8 @@ func TestNodesWithAnotherImageAreOutdated(t *testing.T) {
 	}
 }
 
-// TestNodesOfAnotherTemplateVersionAreOutdated checks that nodes of another version of the user's template are
-// outdated, whatever their AMI is (EKS E29).
-func TestNodesOfAnotherTemplateVersionAreOutdated(t *testing.T) {
+// TestCurrentNodesHaveLabelsOfWantedTemplateVersion checks a template of the user, whatever the AMI of a node is (EKS E29).
+func TestCurrentNodesHaveLabelsOfWantedTemplateVersion(t *testing.T) {
 	g := describeWeb(newFacts(newNodegroup(usingCustomAMI), func(f *nodegroupFacts) { f.wanted = f.own; f.wanted.Version = 8 }))
 	want := map[string]string{"eks.amazonaws.com/sourceLaunchTemplateId": "lt-0a", "eks.amazonaws.com/sourceLaunchTemplateVersion": "8"}
 	if !maps.Equal(g.CurrentLabels, want) || g.Wanted.ID != "lt-0a:8" || g.Pointed.ID != "lt-0a:7" {
@@ -276,7 +273,7 @@ func suspended(process string) func(*at.AutoScalingGroup) {
 	}
 }
 
-func TestChooseNodegroup(t *testing.T) {
+func TestNodeGroupIsChosenByCluster(t *testing.T) {
 	of := func(name, cluster string) at.AutoScalingGroup {
 		return *newGroup(tagged("eks:nodegroup-name", "web"), tagged("eks:cluster-name", cluster), func(g *at.AutoScalingGroup) { g.AutoScalingGroupName = sdk.String(name) })
 	}

@@ -115,9 +115,9 @@ func withControlPlane135(s *site, _ *awscloud.NodegroupSpec) {
 	}
 }
 
-// TestTargetsOfNodeGroups checks the wanted revision for each target. It is never newer than the control plane (EKS E10) and
-// never older than the present revision (EKS E11).
-func TestTargetsOfNodeGroups(t *testing.T) {
+// TestWantedRevisionOfNodeGroupFollowsTarget checks the wanted revision for each target. It is never newer than the control plane (EKS
+// E10) and never older than the present revision (EKS E11).
+func TestWantedRevisionOfNodeGroupFollowsTarget(t *testing.T) {
 	cases := map[string]struct {
 		group      func(*site, *awscloud.NodegroupSpec)
 		to         string
@@ -213,9 +213,8 @@ func TestTargetsOfNodeGroups(t *testing.T) {
 	}
 }
 
-// TestEKSUpdateOfAnotherProcessIsFound checks that Observe finds an update that another process started, after any earlier
-// updates.
-func TestEKSUpdateOfAnotherProcessIsFound(t *testing.T) {
+// TestObserveFindsEKSUpdateThatDifferentProcessStarted starts two updates from a second client, one after the other.
+func TestObserveFindsEKSUpdateThatDifferentProcessStarted(t *testing.T) {
 	s := startManaged(t)
 	elsewhere, err := aws.New(t.Context(), aws.Options{})
 	if err != nil {
@@ -252,8 +251,8 @@ func (s *managedSite) failIfChanged() {
 	}
 }
 
-// TestRequestsPerNodeGroupObservation checks the requests that the package comment lists.
-func TestRequestsPerNodeGroupObservation(t *testing.T) {
+// TestObservationOfNodeGroupSendsOnlyListedRequests checks the requests that the package comment lists.
+func TestObservationOfNodeGroupSendsOnlyListedRequests(t *testing.T) {
 	s := startManaged(t)
 	look := func(to, want string) {
 		t.Helper()
@@ -360,9 +359,8 @@ func TestDeniedNodeGroupsAreListed(t *testing.T) {
 	}
 }
 
-// TestNodeGroupsWithSameNameInTwoClusters checks which of two node groups with the same name is used. It is the node group of
-// the cluster whose nodes were listed, or of the cluster that the user named.
-func TestNodeGroupsWithSameNameInTwoClusters(t *testing.T) {
+// TestClusterDecidesWhichNodeGroupOfSameNameIsUsed: it is the cluster whose nodes were listed, or the one that the user named.
+func TestClusterDecidesWhichNodeGroupOfSameNameIsUsed(t *testing.T) {
 	s := startManaged(t)
 	s.AddCluster("bank", "1.34")
 	other, err := s.AddManagedNodegroup(awscloud.NodegroupSpec{
@@ -401,8 +399,8 @@ func TestNodeGroupsWithSameNameInTwoClusters(t *testing.T) {
 	}
 }
 
-// TestSurveyOfANodeGroup checks that the history of the node group's Auto Scaling group is read.
-func TestSurveyOfANodeGroup(t *testing.T) {
+// TestSurveyFindsLaunchesOfNodeGroup reads the history of its Auto Scaling group.
+func TestSurveyFindsLaunchesOfNodeGroup(t *testing.T) {
 	s := startManaged(t)
 	g := s.observeWeb("")
 	h, err := s.Survey(t.Context(), &g)
@@ -411,8 +409,8 @@ func TestSurveyOfANodeGroup(t *testing.T) {
 	}
 }
 
-// TestOutdatedNodesOfANodeGroup checks that for a node without a machine the AMI in EKS's label decides (EKS E28).
-func TestOutdatedNodesOfANodeGroup(t *testing.T) {
+// TestAMILabelDecidesIfNodeWithoutInstanceIsOutdated checks the label that EKS sets (EKS E28).
+func TestAMILabelDecidesIfNodeWithoutInstanceIsOutdated(t *testing.T) {
 	s := startManaged(t)
 	g := s.observeWeb("")
 	for ami, want := range map[string]bool{"ami-133": true, "ami-133b": false, "": true} {

@@ -31,7 +31,7 @@ func usingCustomAMI(g *kt.Nodegroup) {
 	g.AmiType, g.ReleaseVersion, g.Version = kt.AMITypesCustom, sdk.String("ami-1"), nil
 }
 
-func TestParseManagedTarget(t *testing.T) {
+func TestNodeGroupTargetIsReleaseOrKubernetesVersion(t *testing.T) {
 	cases := map[string]struct {
 		want managedTarget
 		says string
@@ -57,8 +57,8 @@ func TestParseManagedTarget(t *testing.T) {
 	}
 }
 
-// TestRevisionsOfNodeGroups checks the format of revisions. Records contain it, and --to accepts the names.
-func TestRevisionsOfNodeGroups(t *testing.T) {
+// TestRevisionNamesAreAcceptedAsTarget checks the format of revisions. Records contain it, and --to accepts the names.
+func TestRevisionNamesAreAcceptedAsTarget(t *testing.T) {
 	both := newNodegroup(usingTemplate)
 	byTemplate := ownRevision(both)
 	byTemplate.byTemplate = true
@@ -126,9 +126,8 @@ func TestUnsupportedTargetsOfNodeGroupsAreRejected(t *testing.T) {
 	}
 }
 
-// TestVersionsThatEKSDoesNotUpgradeTo checks that moves to a version newer than the control plane's (EKS E10), and to older
-// releases (EKS E11), are refused.
-func TestVersionsThatEKSDoesNotUpgradeTo(t *testing.T) {
+// TestVersionsThatEKSDoesNotUpgradeToAreRefused: they are newer than the control plane (EKS E10), or older releases (EKS E11).
+func TestVersionsThatEKSDoesNotUpgradeToAreRefused(t *testing.T) {
 	cases := map[string]struct{ kubernetes, release, controlPlaneVersions, says string }{
 		"newer release":           {"1.33", "1.33.4-20261201", "", ""},
 		"same":                    {"1.33", "1.33.4-20261101", "", ""},
@@ -154,7 +153,7 @@ func TestVersionsThatEKSDoesNotUpgradeTo(t *testing.T) {
 	}
 }
 
-func TestTemplateVersionsThatEKSRefuses(t *testing.T) {
+func TestTemplateNeedsAMIOnlyForCustomAMIType(t *testing.T) {
 	r := ownRevision(newNodegroup(usingTemplate))
 	if err := r.checkTemplateImage(kt.AMITypesAl2023X8664Standard); err != nil {
 		t.Error(err)

@@ -17,7 +17,7 @@ func newNode(providerID, region string) *corev1.Node {
 	return n
 }
 
-func TestParseProviderID(t *testing.T) {
+func TestProviderIDIsParsedIntoZoneAndInstance(t *testing.T) {
 	cases := map[string]struct {
 		zone, instance string
 		ok             bool
@@ -84,7 +84,7 @@ func FuzzRegionOfZone(f *testing.F) {
 	})
 }
 
-func TestRegionOf(t *testing.T) {
+func TestRegionIsReadFromNodes(t *testing.T) {
 	const id = "/i-0123456789abcdef0"
 	cases := map[string]struct {
 		nodes []*corev1.Node
@@ -110,7 +110,7 @@ func TestRegionOf(t *testing.T) {
 	}
 }
 
-func TestInstancesInRegion(t *testing.T) {
+func TestOnlyInstancesInRegionAreListed(t *testing.T) {
 	here, there := newNode("aws:///us-east-1a/i-00000001", ""), newNode("aws:///us-west-2-lax-1a/i-00000002", "")
 	if got, err := instancesIn("us-east-1", []*corev1.Node{there, here, newNode("", "")}); err != nil || !slices.Equal(got, []string{"i-00000001"}) {
 		t.Errorf("got %v, %v", got, err)

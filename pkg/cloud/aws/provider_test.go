@@ -29,7 +29,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-func TestAccountAndUserAgent(t *testing.T) {
+func TestAccountIsReadWithUserAgentOfProgram(t *testing.T) {
 	s := start(t, instantOptions())
 	got, err := s.Account(t.Context())
 	if err != nil || got != "account 123456789012, us-east-1" {
@@ -151,7 +151,7 @@ func TestGroupsOfManyNodesTakeFewRequests(t *testing.T) {
 	}
 }
 
-func TestNodesOfAnotherRegionAreAnError(t *testing.T) {
+func TestNodesOutsideConfiguredRegionAreAnError(t *testing.T) {
 	s := start(t, instantOptions())
 	_, err := s.Groups(t.Context(), []*corev1.Node{node("eu-west-1a", "i-0123456789abcdef0")})
 	if err == nil || !strings.Contains(err.Error(), "set AWS_REGION=eu-west-1") {
@@ -159,7 +159,7 @@ func TestNodesOfAnotherRegionAreAnError(t *testing.T) {
 	}
 }
 
-func TestErrorOfOneGroupKeepsTheOthers(t *testing.T) {
+func TestErrorOfOneGroupDoesNotHideOtherGroups(t *testing.T) {
 	s := start(t, instantOptions())
 	id := s.addWorkers()
 	s.addGroup(awscloud.GroupSpec{Name: "batch", Zones: []string{"us-east-1a"}, Counts: []int{1}, Max: 4, Template: awscloud.TemplateRef{ID: id, Version: "2"}})
@@ -179,8 +179,8 @@ func TestErrorOfOneGroupKeepsTheOthers(t *testing.T) {
 	}
 }
 
-// TestRequestsPerObservation checks the requests that the package comment lists.
-func TestRequestsPerObservation(t *testing.T) {
+// TestObservationOfGroupSendsOnlyListedRequests checks the requests that the package comment lists.
+func TestObservationOfGroupSendsOnlyListedRequests(t *testing.T) {
 	const always = "DescribeAutoScalingGroups DescribeInstanceRefreshes"
 	cases := map[string]struct {
 		group        func(s *site, g *awscloud.GroupSpec)
@@ -232,7 +232,7 @@ func TestRequestsPerObservation(t *testing.T) {
 	}
 }
 
-func TestObserveErrors(t *testing.T) {
+func TestObserveExplainsMissingGroupAndDeniedAccess(t *testing.T) {
 	s := start(t, instantOptions())
 	s.addWorkers()
 	_, err := s.Observe(t.Context(), cloud.Ref{Name: "nobody"})
@@ -327,7 +327,7 @@ func TestAWSSDKPrintsNoWarnings(t *testing.T) {
 	}
 }
 
-func TestRefusedTargetsOfAGroup(t *testing.T) {
+func TestObserveRefusesUnusableTargets(t *testing.T) {
 	cases := map[string]struct{ to, says string }{
 		"version that does not exist": {"9", "version 9"},
 		"image that does not exist":   {"ami-9", "no image ami-9"},

@@ -8,7 +8,7 @@ import (
 	kt "github.com/aws/aws-sdk-go-v2/service/eks/types"
 )
 
-func TestReleaseParameters(t *testing.T) {
+func TestSSMParametersAreDerivedFromAMIType(t *testing.T) {
 	const eks = "/aws/service/eks/optimized-ami/1.33/"
 	cases := map[kt.AMITypes]struct{ release, newest, exact string }{
 		"AL2023_x86_64_STANDARD": {
@@ -52,7 +52,7 @@ func TestEveryAMITypeHasAReleaseSeries(t *testing.T) {
 	}
 }
 
-func TestCompareReleases(t *testing.T) {
+func TestReleasesAreComparedByVersionAndDate(t *testing.T) {
 	cases := []struct {
 		amiType kt.AMITypes
 		a, b    string
@@ -73,7 +73,7 @@ func TestCompareReleases(t *testing.T) {
 	}
 }
 
-func TestKubernetesOfReleases(t *testing.T) {
+func TestKubernetesVersionIsReadFromRelease(t *testing.T) {
 	cases := []struct {
 		amiType                      kt.AMITypes
 		release, kubernetes, kubelet string

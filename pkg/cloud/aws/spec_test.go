@@ -10,7 +10,7 @@ import (
 	et "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-func TestParseTarget(t *testing.T) {
+func TestTargetIsParsedAsVersionOrImage(t *testing.T) {
 	cases := map[string]target{
 		"":         {},
 		"7":        {version: "7"},
@@ -40,7 +40,7 @@ func TestInvalidTargetsAreRejected(t *testing.T) {
 	}
 }
 
-func TestWantedAndConfiguredRevisionOfAGroup(t *testing.T) {
+func TestWantedRevisionComesFromTargetOrTemplate(t *testing.T) {
 	written := map[versionKey]string{{"lt-0a", 6}: "ami-6", {"lt-0a", 7}: "ami-7", {"lt-0a", 8}: "ami-8", {"lt-0b", 3}: "ami-b3"}
 	moving := awsAnswers{written: written, templates: []et.LaunchTemplate{numbers("lt-0a", 6, 8)}}
 	arm := at.LaunchTemplateOverrides{InstanceType: sdk.String("m6g.large"), LaunchTemplateSpecification: template("lt-0b", "3")}
@@ -103,7 +103,7 @@ func TestTargetsThatGroupCannotUseAreRejected(t *testing.T) {
 	}
 }
 
-func TestGroupsThatUseLatestTemplateVersion(t *testing.T) {
+func TestGroupsThatFollowLatestTemplateVersionAreFound(t *testing.T) {
 	cases := map[string]struct {
 		group *at.AutoScalingGroup
 		want  bool

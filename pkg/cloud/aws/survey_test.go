@@ -77,7 +77,7 @@ func TestSurveyNamesDeniedReads(t *testing.T) {
 	}
 }
 
-func TestSurveyOfAnEmptyGroup(t *testing.T) {
+func TestSurveyOfEmptyGroupSendsNoRequests(t *testing.T) {
 	s := start(t, instantOptions())
 	if h, err := s.Survey(t.Context(), &nodegroup.Group{Name: "workers"}); err != nil || len(h.Launched)+len(h.Terminations) > 0 || s.calls() != "" {
 		t.Errorf("read %+v, error %v", h, err)
