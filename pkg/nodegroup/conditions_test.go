@@ -10,7 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-func TestDescribeTrouble(t *testing.T) {
+func TestNodeConditionsAreDescribedAsTrouble(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 11, 27, 6, 40, 0, 0, time.UTC))
 	condition := func(of corev1.NodeConditionType, status corev1.ConditionStatus, message string) corev1.NodeCondition {
 		return corev1.NodeCondition{Type: of, Status: status, Message: message, LastTransitionTime: at}

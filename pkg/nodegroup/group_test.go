@@ -7,8 +7,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// TestRequireLabels: the user's labels are added to the provider's (EKS E27).
-func TestRequireLabels(t *testing.T) {
+// TestRequiredLabelsAreAddedToLabelsOfProvider: the user's labels are added to the provider's (EKS E27).
+func TestRequiredLabelsAreAddedToLabelsOfProvider(t *testing.T) {
 	shared := map[string]string{"tier": "a"}
 	g := nodegroup.Group{Can: nodegroup.FullControl(), WantedLabels: shared}
 	own := map[string]string{"version": "7", "image": "ami-1"}

@@ -10,7 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-func TestJoinMembers(t *testing.T) {
+func TestNodesAndInstancesAreJoinedIntoMembers(t *testing.T) {
 	node := func(name, provider string) *corev1.Node {
 		return build.Node(name, "a", func(n *corev1.Node) { n.Spec.ProviderID = provider })
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// TestOwnerOf checks nodes of each owner, and similar nodes without an owner (NG001).
-func TestOwnerOf(t *testing.T) {
+// TestOwnersOfNodesAreRecognized checks nodes of each owner, and similar nodes without an owner (NG001).
+func TestOwnersOfNodesAreRecognized(t *testing.T) {
 	type strings = map[string]string
 	cases := map[string]struct {
 		name                string

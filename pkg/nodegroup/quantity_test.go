@@ -7,7 +7,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-func TestParseQuantity(t *testing.T) {
+func TestQuantitiesAreParsedFromText(t *testing.T) {
 	cases := map[string]struct {
 		text string
 		want nodegroup.Quantity
@@ -48,7 +48,7 @@ func TestParseQuantity(t *testing.T) {
 	}
 }
 
-func TestUnavailable(t *testing.T) {
+func TestMaxUnavailableIsResolvedToNumberOfNodes(t *testing.T) {
 	cases := map[string]struct {
 		text  string
 		nodes int
@@ -78,7 +78,7 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-func TestResolveSurge(t *testing.T) {
+func TestSurgeIsResolvedToNumberOfNodes(t *testing.T) {
 	cases := map[string]struct {
 		text         string
 		nodes, zones int

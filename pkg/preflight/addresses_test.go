@@ -14,9 +14,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// TestCheckAddresses checks free addresses before nodes are added (G41). Zone a has three outdated nodes and a current one. Each
-// of the first two has two pods with addresses of the subnet. Zone b has one outdated node.
-func TestCheckAddresses(t *testing.T) {
+// TestMissingSubnetAddressesAreFound checks free addresses before nodes are added (G41). Zone a has three outdated nodes and a current
+// one. Each of the first two has two pods with addresses of the subnet. Zone b has one outdated node.
+func TestMissingSubnetAddressesAreFound(t *testing.T) {
 	subnet := func(zone, cidr string, free int) nodegroup.Subnet {
 		return nodegroup.Subnet{Zone: zone, CIDR: netip.MustParsePrefix(cidr), Free: free}
 	}

@@ -24,10 +24,10 @@ import (
 
 var update = flag.Bool("update", false, "Write what the rules find into testdata/rules")
 
-// TestRules applies each rule of the catalogue to realistic manifests. In testdata/rules/PDB001.yaml the lines "# finds: …" are
-// the expected findings. testdata/rules/PDB001.pass.yaml has near misses without findings. More files of a rule have a word in
-// between: PDB001.percent.yaml. Lines "# request: …" are settings of the upgrade; see readRequest.
-func TestRules(t *testing.T) {
+// TestRulesFindExpectedFaultsInManifests applies each rule of the catalogue to realistic manifests. In testdata/rules/PDB001.yaml the
+// lines "# finds: …" are the expected findings. testdata/rules/PDB001.pass.yaml has near misses without findings. More files of a rule
+// have a word in between: PDB001.percent.yaml. Lines "# request: …" are settings of the upgrade; see readRequest.
+func TestRulesFindExpectedFaultsInManifests(t *testing.T) {
 	files, err := filepath.Glob("testdata/rules/*.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ func formatFindings(found []preflight.Finding) []string {
 	return all
 }
 
-func TestVersion(t *testing.T) {
+func TestTargetWithNewerMinorThanControlPlaneIsRefused(t *testing.T) {
 	cases := map[string]struct {
 		target, server string
 		refused        bool
@@ -394,7 +394,7 @@ func TestFindingsAreSorted(t *testing.T) {
 	}
 }
 
-func TestFindingText(t *testing.T) {
+func TestFindingTextJoinsObjectMessageAndRemedy(t *testing.T) {
 	cases := map[string]struct {
 		finding preflight.Finding
 		want    string

@@ -8,7 +8,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-func TestFirstRefusal(t *testing.T) {
+func TestFirstRefusalSkipsWarnings(t *testing.T) {
 	warn, first := preflight.Finding{Rule: "A", Severity: preflight.Warn}, preflight.Finding{Rule: "B", Severity: preflight.Refuse}
 	second := preflight.Finding{Rule: "C", Severity: preflight.Refuse}
 	if got := preflight.FirstRefusal([]preflight.Finding{warn, first, second}); got == nil || got.Rule != "B" {

@@ -37,9 +37,8 @@ var advised = map[string]func(*upgrade.Settings, string){
 
 var flagForm = regexp.MustCompile(`--([a-z-]+)(?:=([a-z0-9]+))?`)
 
-// TestRemediesNameAcceptedFlags checks that no rule advises a flag that the upgrade would
-// refuse, for every provider and strategy.
-func TestRemediesNameAcceptedFlags(t *testing.T) {
+// TestRemediesNameOnlyFlagsThatUpgradeAccepts checks every provider and strategy.
+func TestRemediesNameOnlyFlagsThatUpgradeAccepts(t *testing.T) {
 	managed := nodegroup.Managed{MaxUnavailable: nodegroup.Quantity{N: 1}, DrainTimeout: 15 * time.Minute, Settle: time.Minute, ChangeWidth: "aws eks update-nodegroup-config --cluster-name=c --nodegroup-name=workers --update-config maxUnavailable=NUMBER"}
 	minimal := managed
 	minimal.TerminateFirst, minimal.AddFirst = true, "aws eks update-nodegroup-config --cluster-name=c --nodegroup-name=workers --update-config maxUnavailable=1,updateStrategy=DEFAULT"

@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// TestRoomCounter compares the room of pods that share their containers with the resources that the
+// TestSharedContainersOfPodsAreSummedOnce compares the room of pods that share their containers with the resources that the
 // scheduler counts for each pod.
-func TestRoomCounter(t *testing.T) {
+func TestSharedContainersOfPodsAreSummedOnce(t *testing.T) {
 	asking := func(cpu string) []corev1.Container {
 		return []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}}}
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// TestCheckServices checks G21: with externalTrafficPolicy: Local, several nodes must not be
+// TestConcurrentDrainsWithLocalTrafficPolicyAreFound checks G21: with externalTrafficPolicy: Local, several nodes must not be
 // drained concurrently.
-func TestCheckServices(t *testing.T) {
+func TestConcurrentDrainsWithLocalTrafficPolicyAreFound(t *testing.T) {
 	const local = corev1.ServiceExternalTrafficPolicyLocal
 	cases := map[string]struct {
 		window   int

@@ -67,7 +67,7 @@ func TestAutoscaledLaunchesNoReplacement(t *testing.T) {
 }
 
 // G80: without an autoscaler the upgrade does not begin, and the error names what is missing.
-func TestAutoscaledSettings(t *testing.T) {
+func TestAutoscaledRefusesMissingAutoscalerAndInvalidSettings(t *testing.T) {
 	eight, minute := 8*24*time.Hour, time.Minute
 	cases := map[string]struct {
 		change func(*upgrade.Settings, *nodegroup.Group)
@@ -202,7 +202,7 @@ func TestAutoscaledDisablesScaleDownOnlyDuringDrain(t *testing.T) {
 }
 
 // G75: at most twenty nodes are drained at once.
-func TestAutoscaledDrainsTwenty(t *testing.T) {
+func TestAutoscaledDrainsAtMostTwentyNodesTogether(t *testing.T) {
 	var members []nodegroup.Member
 	for i := range 25 {
 		name := "old-a-" + string(rune('a'+i))

@@ -198,7 +198,7 @@ func TestPauseWithoutRunningProcessKeepsRemainingSoak(t *testing.T) {
 }
 
 // G52: a paused soak can be completed at once, whatever time is left of it.
-func TestCompletePausedSoak(t *testing.T) {
+func TestCompleteEndsPausedSoakImmediately(t *testing.T) {
 	d := newBlueGreen(t, 3)
 	d.run(start.Add(time.Hour))
 	d.ask(record.VerbPause)
@@ -282,7 +282,7 @@ func TestAbortDuringSoakKeepsOldAndNewNodes(t *testing.T) {
 }
 
 // G47, G48, G49: the default batches and soaks.
-func TestBlueGreenDefaults(t *testing.T) {
+func TestBlueGreenDefaultsToBatchOfOneAndSoakOfOneHour(t *testing.T) {
 	group := &nodegroup.Group{Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Zones: zones(3), Desired: 9, Max: 9, Wanted: revisionOf("2")}
 	req, err := settings(func(s *upgrade.Settings) { s.Strategy = record.BlueGreen }).ResolveRequest(group, 9, 9)
 	if err != nil {
@@ -411,9 +411,9 @@ func countEvictions(step upgrade.Step) (n int) {
 	return n
 }
 
-// TestBlueGreenSetsGroupRevisionAgainAfterUserChange: a user points the group elsewhere during the soak, or while outdated nodes are deleted.
-// Otherwise new nodes would be outdated, and their pods would be deleted with them.
-func TestBlueGreenSetsGroupRevisionAgainAfterUserChange(t *testing.T) {
+// TestBlueGreenSetsGroupRevisionAgainAfterUserChangedIt: a user points the group elsewhere during the soak, or while outdated nodes are
+// deleted. Otherwise new nodes would be outdated, and their pods would be deleted with them.
+func TestBlueGreenSetsGroupRevisionAgainAfterUserChangedIt(t *testing.T) {
 	soak := newBlueGreen(t, 3)
 	soak.run(start.Add(time.Hour))
 	for phase, w := range map[record.Phase]upgrade.World{record.PhaseSoak: soak.world(), record.PhaseDeleteBlue: deleting(t)} {

@@ -91,7 +91,7 @@ func lowering(t *testing.T) *scene {
 	return s
 }
 
-func TestLowerMax(t *testing.T) {
+func TestRaisedMaxIsLoweredAtEndUnlessUserChangedIt(t *testing.T) {
 	cases := map[string]struct {
 		change func(*scene)
 		want   []string

@@ -129,7 +129,7 @@ func TestDaemonSetWithoutReadyPodsDelaysNothing(t *testing.T) {
 }
 
 // A DaemonSet delays nothing if it is no worse than before the upgrade, usually slow, or ignored.
-func TestDaemonSetsThatAreAsBeforeDelayNothing(t *testing.T) {
+func TestDaemonSetNoWorseThanBeforeUpgradeDelaysNothing(t *testing.T) {
 	slow := func(pod *corev1.Pod) {
 		for i := range pod.Status.Conditions {
 			pod.Status.Conditions[i].LastTransitionTime = metav1.Time{Time: pod.Status.StartTime.Add(10 * time.Minute)}
@@ -297,7 +297,7 @@ func TestDaemonSetThatSkipsCurrentNodesDelaysUpgradeOnce(t *testing.T) {
 }
 
 // A DaemonSet's pod that is not created for a new node counts as missing, unless its controller skips the node.
-func TestDaemonSetsWhosePodsAreNotCreated(t *testing.T) {
+func TestUncreatedDaemonSetPodCountsAsMissing(t *testing.T) {
 	const quota = `pods "agent-" is forbidden: exceeded quota`
 	for name, c := range map[string]struct {
 		read *drain.Controller

@@ -101,8 +101,8 @@ func TestDelegateStartsCloudUpdateUnlessOneIsRunning(t *testing.T) {
 	}
 }
 
-// TestDelegateBeginsOnce kills the process before and after the request to begin. Only one operation begins.
-func TestDelegateBeginsOnce(t *testing.T) {
+// TestDelegateKilledDuringRequestStartsOneUpdate: the process is killed before and after it sends the request.
+func TestDelegateKilledDuringRequestStartsOneUpdate(t *testing.T) {
 	s := newManagedScene(t, old("old-a-1"))
 	first := delegateToken(s.next())
 	s.again() // killed before or after the request was sent; nobody knows which
@@ -529,10 +529,10 @@ func TestDelegateLosesAFailedOperation(t *testing.T) {
 	}
 }
 
-// TestDelegateFailsUnseen: the upgrade's operation failed before a reading showed it, and the cloud shows that
+// TestDelegateUsesNewTokenIfFailureIsShownLate: the upgrade's operation failed before a reading showed it, and the cloud shows that
 // failure only after it has shown another user's change. Another operation begins. The cloud answers the first token
 // with the failed operation, and begins nothing.
-func TestDelegateFailsUnseen(t *testing.T) {
+func TestDelegateUsesNewTokenIfFailureIsShownLate(t *testing.T) {
 	s := newManagedScene(t, old("old-a-1"))
 	if step := s.next(); delegateToken(step) != "r1-update-1" {
 		t.Fatalf("%v", step.Actions)
@@ -615,9 +615,8 @@ func TestDelegateKnowsWhichAddedNodesTheCloudRemoves(t *testing.T) {
 // lostAfter is how long the cloud must not list an operation before it counts as lost.
 const lostAfter = 5 * time.Minute
 
-// TestResolveDelegated checks that the numbers come from the group, and that flags for other kinds of groups are
-// refused (EKS E04, E05, E09, E21).
-func TestResolveDelegated(t *testing.T) {
+// TestDelegatedRequestUsesNumbersOfGroup: flags for other kinds of groups are refused (EKS E04, E05, E09, E21).
+func TestDelegatedRequestUsesNumbersOfGroup(t *testing.T) {
 	group := nodegroup.Group{
 		Name: "workers", Provider: "aws", Zones: []string{"a", "b"}, Can: nodegroup.FullControl(), Desired: 10, Wanted: nodegroup.Revision{ID: "r", Name: "release:1.33.4-20261101"},
 		Managed: managedLikeEKS(),

@@ -156,8 +156,8 @@ func TestDrainedNodeThatAUserUncordonsIsStillReplaced(t *testing.T) {
 	}
 }
 
-// S32: TestNodeMarksOfAnotherUpgradeAreFound: a node has marks of an upgrade with another name or in another namespace.
-func TestNodeMarksOfAnotherUpgradeAreFound(t *testing.T) {
+// S32: TestNodeMarksOfForeignUpgradeAreFound: the foreign upgrade has another group name, or is recorded in another namespace.
+func TestNodeMarksOfForeignUpgradeAreFound(t *testing.T) {
 	own := nodemark.Owner{Namespace: "kube-system", Group: "workers"}
 	running, over := record.Record{Run: "r9", Phase: record.PhaseUpgrade}, record.Record{Run: "r9", Phase: record.PhaseUpgrade, Result: record.Succeeded}
 	cases := map[string]struct {

@@ -501,9 +501,9 @@ func TestCrashingPodCountsAsReadyOnlyAfterHalfAMinute(t *testing.T) {
 	wantState(t, g.step(), "old-a-1", record.NodeDrained)
 }
 
-// TestBrieflyUnreadyPodsAreExpected: the last node begins while a pod on it is not ready, or has just become ready
+// TestBrieflyUnreadyPodsMustBecomeReadyAgain: the last node begins while a pod on it is not ready, or has just become ready
 // again. A pod that served for long before is expected again; a pod that crashes repeatedly is not.
-func TestBrieflyUnreadyPodsAreExpected(t *testing.T) {
+func TestBrieflyUnreadyPodsMustBecomeReadyAgain(t *testing.T) {
 	ended := func(ran, ago time.Duration) corev1.ContainerState {
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			StartedAt: metav1.Time{Time: start.Add(-ago - ran)}, FinishedAt: metav1.Time{Time: start.Add(-ago)},
@@ -586,8 +586,7 @@ func TestPodPendingBeforeUpgradeIsNotExpectedAfterIt(t *testing.T) {
 	}
 }
 
-// TestUpgradeEndWaitsForReadyPodsAsBefore: an upgrade does not succeed while a workload has fewer ready pods than before its last node.
-func TestUpgradeEndWaitsForReadyPodsAsBefore(t *testing.T) {
+func TestUpgradeEndsOnlyWhenReadyPodsAreBackToNumberBeforeLastNode(t *testing.T) {
 	g := newGateScene(t, 1)
 	g.pass(time.Second)
 	if step := g.step(); step.Finished {
@@ -1329,9 +1328,9 @@ func TestPodsCrashingSlowlyInTurnStopUpgrade(t *testing.T) {
 	t.Errorf("after %s it waits for %q", g.Now.Sub(start), step.Status.Waiting)
 }
 
-// TestLastReadyPodAfterTheTargetMoved: the other pod crashes on a node of the earlier target, and must leave that node,
+// TestLastReadyPodStaysAfterTargetChanged: the other pod crashes on a node of the earlier target, and must leave that node,
 // too (I12).
-func TestLastReadyPodAfterTheTargetMoved(t *testing.T) {
+func TestLastReadyPodStaysAfterTargetChanged(t *testing.T) {
 	for _, served := range []bool{true, false} {
 		g := newGateScene(t, 1)
 		if served {

@@ -11,7 +11,7 @@ import (
 
 // I8: an upgrade that is killed in any step, before, during or after its actions, has the same result as one that was
 // not killed.
-func TestKilledAnywhere(t *testing.T) {
+func TestUpgradeKilledInAnyStepHasSameResult(t *testing.T) {
 	for _, zonal := range []bool{true, false} {
 		whole, steps := upgraded(t, zonal, -1, 0)
 		for _, done := range []int{0, 1, -1} {

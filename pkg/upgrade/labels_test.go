@@ -60,7 +60,7 @@ func TestRollbackForgetsLabels(t *testing.T) {
 }
 
 // A record of an older version does not name its provider.
-func TestRecordWithoutProviderIsRecognizedAsManual(t *testing.T) {
+func TestOlderRecordWithLabelsAndNoSizeIsCloudless(t *testing.T) {
 	labels := record.Request{Current: map[string]string{"image": "ami-2"}}
 	cases := map[string]struct {
 		record record.Record

@@ -428,7 +428,7 @@ func TestForceDeletesPodsOnlyAfterDrainTimeout(t *testing.T) {
 	}
 }
 
-func TestSkipQuarantinesAndGoesOn(t *testing.T) {
+func TestSkipQuarantinesNodeAndDrainsNextOne(t *testing.T) {
 	s := newScene(t, old("old-a-1", build.Pod("bare", build.Bare)), old("old-a-2", build.Pod("bare-too", build.Bare)))
 	s.Request.OnTimeout = record.Skip
 	s.do(s.next().Actions...)

@@ -24,7 +24,7 @@ func roomMade(t *testing.T) *scene {
 }
 
 // The upgrade stops if another process lowers the maximum, once no reading can be older than the upgrade's own raise.
-func TestAnotherProcessLowersMax(t *testing.T) {
+func TestUpgradeStopsIfDifferentProcessLowersMax(t *testing.T) {
 	cases := map[string]struct {
 		change func(*scene)
 		want   record.Result

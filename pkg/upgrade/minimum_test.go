@@ -10,7 +10,7 @@ import (
 
 // A group at its minimum cannot shrink and replaces a drained node by itself (EKS E09, E50). A group above its minimum
 // shrinks.
-func TestTerminateAtTheMinimum(t *testing.T) {
+func TestTerminationAtGroupMinimumDoesNotShrink(t *testing.T) {
 	for name, c := range map[string]struct {
 		smallest int
 		shrink   bool

@@ -18,8 +18,8 @@ func otherManaged() *nodegroup.Managed {
 	}
 }
 
-// TestResolveByOtherCloud: numbers and limits come from the cloud, and the width from the user if the cloud takes one.
-func TestResolveByOtherCloud(t *testing.T) {
+// TestRequestUsesNumbersAndLimitsOfCloud: the width comes from the user if the cloud takes one.
+func TestRequestUsesNumbersAndLimitsOfCloud(t *testing.T) {
 	group := nodegroup.Group{Name: "workers", Provider: "othercloud", Zones: []string{"a", "b"}, Can: nodegroup.FullControl(), Managed: otherManaged()}
 	req, err := upgrade.Settings{BootTimeout: time.Minute}.ResolveRequest(&group, 10, 9)
 	if err != nil || req.MaxUnavailable != 0 || req.Surge != 1 || req.Window != 1 || req.DrainTimeout.Duration != time.Hour || req.OnTimeout != record.Force {

@@ -63,7 +63,7 @@ func TestLostRecordIsRebuiltFromNodeMarks(t *testing.T) {
 }
 
 // A rebuilt record has the version that its strategy needs. Otherwise an older program would take it for a surge.
-func TestRebuildVersion(t *testing.T) {
+func TestRebuiltRecordHasVersionThatItsStrategyNeeds(t *testing.T) {
 	for _, strategy := range []record.Strategy{record.Surge, record.ShortLived, record.AutoscaledBlueGreen} {
 		s := underWay(t)
 		s.Request.Strategy = strategy
@@ -165,7 +165,7 @@ func held(name string) nodegroup.Member {
 }
 
 // A run whose record was lost continues to its end, and restores the group's sizes from before it.
-func TestLostRunEnds(t *testing.T) {
+func TestRunWithLostRecordEndsAndRestoresSizes(t *testing.T) {
 	s := underWay(t)
 	if _, err := s.lose(); err != nil {
 		t.Fatal(err)

@@ -88,8 +88,8 @@ func encodedSize(t *testing.T, record record.Record) int {
 	return len(text)
 }
 
-// TestRecordSizeAtTheLimit encodes the worst record of the largest group that is accepted, and of one that is refused.
-func TestRecordSizeAtTheLimit(t *testing.T) {
+// TestLargestAcceptedGroupFitsIntoRecord encodes the worst record of the largest group that is accepted, and of one that is refused.
+func TestLargestAcceptedGroupFitsIntoRecord(t *testing.T) {
 	sized := nodegroup.Group{Name: "workers", Provider: "aws", Can: nodegroup.FullControl()}
 	blueGreen := func(batch int) record.Request {
 		return record.Request{Group: "workers", Strategy: record.BlueGreen, Window: batch, BlueGreen: &record.BlueGreenRequest{Batch: batch}}

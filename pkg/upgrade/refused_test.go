@@ -246,9 +246,9 @@ func givingBack(t *testing.T) (*scene, []nodegroup.Action) {
 	return nil, nil
 }
 
-// S20: TestNodesWithRefusedTerminationAreReleased: a termination of an abort is refused permanently. The new node
+// S20: TestNodeWithRefusedTerminationIsNoLongerHeld: a termination of an abort is refused permanently. The new node
 // stays, and autoscalers may remove it.
-func TestNodesWithRefusedTerminationAreReleased(t *testing.T) {
+func TestNodeWithRefusedTerminationIsNoLongerHeld(t *testing.T) {
 	s, terminations := givingBack(t)
 	kept := terminations[0].(nodegroup.Terminate).Node
 	s.mark(kept, func(node *corev1.Node) { nodemark.SetHold(node, s.Record.Run) })

@@ -174,7 +174,7 @@ func TestReplacementIsLaunchedOnceTheTerminationLanded(t *testing.T) {
 }
 
 // K08: the Node object is deleted if it still exists after its machine is gone, and never before.
-func TestDeleteNode(t *testing.T) {
+func TestNodeObjectIsDeletedOnlyAfterItsMachineIsGone(t *testing.T) {
 	cases := map[string]struct {
 		change func(*scene)
 		later  time.Duration

@@ -289,8 +289,7 @@ func TestReopenedRunUnfencesReimagedNodes(t *testing.T) {
 	}
 }
 
-// A later upgrade releases nodes that an earlier upgrade of the group left fenced.
-func TestLaterUpgradeReleasesNodesOfTheEarlier(t *testing.T) {
+func TestUpgradeUnfencesNodesThatEarlierUpgradeLeftFenced(t *testing.T) {
 	s := newManualScene(t, "n-a-1", "n-a-2")
 	s.Request.WaitReplacement = false
 	s.rest()

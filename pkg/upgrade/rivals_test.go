@@ -94,7 +94,7 @@ func TestTerminationWithoutEffectDoesNotCountAsShrink(t *testing.T) {
 }
 
 // The upgrade waits for the answer to a termination in flight before it records how a missing machine ended.
-func TestAnswerUnderWayIsWaitedFor(t *testing.T) {
+func TestUpgradeWaitsForAnswerToTerminationInFlight(t *testing.T) {
 	s, terminate := removing(t, true)
 	s.begun(terminate)
 	s.remove("old-a-1")

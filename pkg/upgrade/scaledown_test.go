@@ -15,7 +15,7 @@ import (
 )
 
 // I4: only the upgrade's own annotation for autoscalers is removed again.
-func TestReleaseRemovesOnlyOurScaleDownAnnotation(t *testing.T) {
+func TestOnlyOwnScaleDownAnnotationIsRemoved(t *testing.T) {
 	cases := map[string]struct {
 		before map[string]string
 		// meanwhile changes the annotations between the two actions.

@@ -13,7 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-func TestNothingToDo(t *testing.T) {
+func TestUpgradeWithNothingToDoEndsWithoutActions(t *testing.T) {
 	cases := map[string]struct {
 		member nodegroup.Member
 		stop   bool
@@ -55,7 +55,7 @@ func TestUpgradeSetsGroupRevisionFirst(t *testing.T) {
 }
 
 // If another user points the group elsewhere in the middle of an upgrade, every new node would be replaced in turn.
-func TestUpgradeSetsGroupRevisionAgainAfterUserChange(t *testing.T) {
+func TestUpgradeSetsGroupRevisionAgainAfterUserChangedIt(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
 	s.Group.Pointed = nodegroup.Revision{ID: "1", Name: "workers:1"}
@@ -159,7 +159,7 @@ func surged(t *testing.T) *scene {
 }
 
 // A node that was booting when the upgrade began does not count as surge, although it joins later.
-func TestNodesFromBeforeAreNotSurge(t *testing.T) {
+func TestNodeBootingBeforeUpgradeIsNotSurge(t *testing.T) {
 	s := newScene(t, old("old-a-1"), booting(current("cur-a-1")))
 	s.Request.Surge = 1
 	s.do(s.next().Actions...)
@@ -171,7 +171,7 @@ func TestNodesFromBeforeAreNotSurge(t *testing.T) {
 	}
 }
 
-func TestNodeCreationFailure(t *testing.T) {
+func TestNodeCreationFailureNamesItsCause(t *testing.T) {
 	cases := map[string]struct {
 		spoil func(*scene)
 		want  string

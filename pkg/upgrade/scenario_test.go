@@ -26,7 +26,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// TestScenarios runs the files of testdata: a cluster in a sketch, commands, and the transcript of
+// TestScenariosPrintExpectedTranscripts runs the files of testdata: a cluster in a sketch, commands, and the transcript of
 // what became of the group. Renew them with -rewrite, and read the difference.
 //
 //	group zones=(a:3,b:2) [current=(a:1)] [min=N] [max=N] [provider=manual] [zonal=false] [spot=true] [boot=2m] [pointed=1] [fit=N]   fit is for how many pods a node has room
@@ -46,7 +46,7 @@ import (
 //
 // run and again take verbs, too: pause-at=5m [withdraw-at=6m], abort-at=5m, rollback-at=5m
 // [again-at=6m], where the process is killed and the verb requested again.
-func TestScenarios(t *testing.T) {
+func TestScenariosPrintExpectedTranscripts(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no scenarios: %v", err)

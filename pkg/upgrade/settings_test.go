@@ -20,7 +20,7 @@ func settings(change func(*upgrade.Settings)) upgrade.Settings {
 
 func zones(n int) []string { return []string{"a", "b", "c", "d", "e"}[:n] }
 
-func TestResolveSurge(t *testing.T) {
+func TestSurgeAndWindowAreResolvedFromFlags(t *testing.T) {
 	number := func(n int) *nodegroup.Quantity { return &nodegroup.Quantity{N: n} }
 	perZone := func(n int) *nodegroup.Quantity { return &nodegroup.Quantity{N: n, PerZone: true} }
 	cases := map[string]struct {
@@ -72,8 +72,8 @@ func TestResolveSurge(t *testing.T) {
 	}
 }
 
-// TestUpdateStrategies checks EKS's terms for whether nodes are added first (EKS E09).
-func TestUpdateStrategies(t *testing.T) {
+// TestUpdateStrategyDecidesIfNodesAreAddedFirst: the strategies are those of EKS (EKS E09).
+func TestUpdateStrategyDecidesIfNodesAreAddedFirst(t *testing.T) {
 	number := func(n int) *nodegroup.Quantity { return &nodegroup.Quantity{N: n} }
 	cases := map[string]struct {
 		change func(*upgrade.Settings)
@@ -100,7 +100,7 @@ func TestUpdateStrategies(t *testing.T) {
 	}
 }
 
-func TestResolveDefaults(t *testing.T) {
+func TestDefaultsDependOnProvider(t *testing.T) {
 	cases := map[string]struct {
 		provider string
 		want     record.Request
@@ -199,7 +199,7 @@ func TestKeepMaxLimitsTheSurge(t *testing.T) {
 	checkError(t, err, `group "workers" can grow only if its max is raised too`)
 }
 
-func TestDifferences(t *testing.T) {
+func TestDifferencesOfRequestsNameChangedFlags(t *testing.T) {
 	mine := record.Request{Run: "r1", Surge: 4, MaxUnavailable: 1, Settle: duration(time.Minute)}
 	cases := map[string]struct {
 		change func(*record.Request)
@@ -221,8 +221,8 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestWithSettings checks settings that are given again when a run continues.
-func TestWithSettings(t *testing.T) {
+// TestContinuedRunTakesOnlyGivenSettings checks settings that are given again when a run continues.
+func TestContinuedRunTakesOnlyGivenSettings(t *testing.T) {
 	mine := record.Request{Run: "r1", Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 4, Settle: duration(time.Minute), KeepMax: true}
 	other := record.Request{Run: "r2", Like: "gke", MaxUnavailable: 2, Window: 6, Surge: 6, OnTimeout: record.Force}
 	cases := map[string]struct {

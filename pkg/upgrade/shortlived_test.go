@@ -74,7 +74,7 @@ func TestShortLivedSetsRevisionAndTouchesNoNode(t *testing.T) {
 }
 
 // G90: the limit is a week, also for a process that stays.
-func TestShortLivedForAWeek(t *testing.T) {
+func TestShortLivedUpgradeEndsAfterAWeek(t *testing.T) {
 	s := newShortLived(t)
 	s.Stay = true
 	step := s.look()
@@ -93,7 +93,7 @@ func TestShortLivedForAWeek(t *testing.T) {
 }
 
 // G90: an abort points the group back, and touches no node either.
-func TestShortLivedAborted(t *testing.T) {
+func TestAbortOfShortLivedUpgradeRestoresGroupRevision(t *testing.T) {
 	s := newShortLived(t)
 	s.look()
 	s.crash()
@@ -111,7 +111,7 @@ func TestShortLivedAborted(t *testing.T) {
 }
 
 // G90: only the target revision can be set.
-func TestShortLivedHasNoSettings(t *testing.T) {
+func TestShortLivedRefusesSettingsExceptTarget(t *testing.T) {
 	minute := time.Minute
 	cases := map[string]struct {
 		change func(*upgrade.Settings)

@@ -22,7 +22,7 @@ func interrupted(t *testing.T, step upgrade.Step) {
 	}
 }
 
-func TestStopInSetup(t *testing.T) {
+func TestStopDuringSetupDoesNotWaitForActionInFlight(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.Group.Pointed = nodegroup.Revision{ID: "1"}
 	s.begun(s.next().Actions[0])
@@ -74,7 +74,7 @@ func TestStopResumesWhatWasSuspended(t *testing.T) {
 	}
 }
 
-func TestStopInScaleUp(t *testing.T) {
+func TestStopDuringScaleUpKeepsLaunchesOnRecord(t *testing.T) {
 	s := surged(t)
 	launches := s.next().Actions
 	s.do(launches[0])
@@ -93,7 +93,7 @@ func TestStopInScaleUp(t *testing.T) {
 }
 
 // Nodes that were never started take pods again, including those whose fence was still in flight.
-func TestStopUnfencesTheUnstarted(t *testing.T) {
+func TestStopUnfencesNodesThatWereNotStarted(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-a-2"), old("old-a-3"), old("old-a-4"))
 	fences := s.next().Actions
 	s.do(fences[0])
@@ -146,7 +146,7 @@ func TestStopWaitsForEarlierAttemptOfRefusedFence(t *testing.T) {
 	wantActions(t, s.next(), "unfence node old-a-1")
 }
 
-func TestStopInUpgrade(t *testing.T) {
+func TestStopDuringDrainUnfencesOnlyNodesNotStarted(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
 	s.Stop = true
@@ -175,7 +175,7 @@ func TestStopKeepsTheFence(t *testing.T) {
 	interrupted(t, s.next())
 }
 
-func TestStopInScaleDown(t *testing.T) {
+func TestStopDuringScaleDownDoesNotWaitForActionInFlight(t *testing.T) {
 	s := lowering(t)
 	s.begun(s.next().Actions[0])
 	s.Stop = true
@@ -183,7 +183,7 @@ func TestStopInScaleDown(t *testing.T) {
 }
 
 // A failure stops in the same way, and its reason stays even if the user presses Ctrl-C then.
-func TestStopAfterAFailure(t *testing.T) {
+func TestStopAfterFailureKeepsReasonOfFailure(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("bare", build.Bare)), old("old-a-2", build.Pod("bare-too", build.Bare)))
 	s.do(s.next().Actions...)
 	s.pass(15 * time.Minute)

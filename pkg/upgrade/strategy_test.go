@@ -10,16 +10,16 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestPhasesOfSurge checks the phases and their order (EKS E01).
-func TestPhasesOfSurge(t *testing.T) {
+// TestSurgeHasFivePhasesInOrder checks EKS E01.
+func TestSurgeHasFivePhasesInOrder(t *testing.T) {
 	want := []record.Phase{record.PhaseSetup, record.PhaseScaleUp, record.PhaseUpgrade, record.PhaseScaleDown, record.PhaseDone}
 	if got := upgrade.Phases(record.Surge); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
-// TestVerbsByPhase checks which verbs a user may ask for in each phase of each strategy (GKE G25, G28).
-func TestVerbsByPhase(t *testing.T) {
+// TestPhaseDecidesWhichVerbsAreAllowed checks each phase of each strategy (GKE G25, G28).
+func TestPhaseDecidesWhichVerbsAreAllowed(t *testing.T) {
 	undo := []record.Verb{record.VerbPause, record.VerbRollback, record.VerbAbort}
 	forth := []record.Verb{record.VerbPause, record.VerbAbort}
 	cases := map[record.Strategy]map[record.Phase][]record.Verb{
@@ -56,8 +56,7 @@ func TestVerbsByPhase(t *testing.T) {
 	checkError(t, upgrade.Allows(&rec, record.VerbPause), `it is in phase "done", which does not allow pause`)
 }
 
-// TestStrategyDescriptionInPlan checks the line of a plan that describes each strategy.
-func TestStrategyDescriptionInPlan(t *testing.T) {
+func TestPlanDescribesStrategyWithItsLimits(t *testing.T) {
 	minutes := func(n int) record.Duration { return record.Duration{Duration: time.Duration(n) * time.Minute} }
 	limits := record.Request{Like: "eks", Window: 3, MaxUnavailable: 2, Surge: 1, DrainTimeout: minutes(15), OnTimeout: record.Fail, Settle: minutes(1), WaitForDrain: minutes(60)}
 	for want, change := range map[string]func(*record.Request){

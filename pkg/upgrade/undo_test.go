@@ -192,7 +192,7 @@ func TestAbortAwaitsTerminationsInSpiteOfRefusals(t *testing.T) {
 	}
 }
 
-func TestAbortRestoresTheGroupsRevision(t *testing.T) {
+func TestAbortRestoresGroupRevision(t *testing.T) {
 	cases := map[string]struct {
 		pointed string
 		answer  nodegroup.Outcome

@@ -24,7 +24,7 @@ func halfway(result record.Result, from, to string) record.Record {
 }
 
 // G28, G58: only an upgrade that stopped half-way can be rolled back, and only to a revision that --to can name.
-func TestRollbackTargetOfStoppedUpgrade(t *testing.T) {
+func TestOnlyStoppedUpgradeHasRollbackTarget(t *testing.T) {
 	const from, to = "workers:7", "workers:8"
 	back := halfway(record.Interrupted, from, to)
 	back = upgrade.AsRollback(&back, nodegroup.Revision{ID: from, Name: from}, start)
@@ -57,7 +57,7 @@ func TestRollbackTargetOfStoppedUpgrade(t *testing.T) {
 	}
 }
 
-func TestUndoVerbOfRollbackAndAbortRecords(t *testing.T) {
+func TestRecordTellsIfUndoIsRollbackOrAbort(t *testing.T) {
 	paused := halfway(record.Paused, "workers:7", "workers:8")
 	back, aborting := upgrade.AsRollback(&paused, paused.Previous, start), paused.AsAborting()
 	with := func(record record.Record, result record.Result) record.Record {
@@ -163,7 +163,7 @@ func (s *scene) ask(verb record.Verb) {
 }
 
 // G25: the started node finishes first, and the others take pods again.
-func TestPause(t *testing.T) {
+func TestPauseFinishesStartedNodeAndUnfencesOthers(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
 	s.ask(record.VerbPause)
@@ -190,7 +190,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-func TestPauseOfAnotherRunOrAfterLastNodeIsIgnored(t *testing.T) {
+func TestPauseForDifferentRunOrAfterLastNodeIsIgnored(t *testing.T) {
 	cases := map[string]func(*scene){
 		"for another run":                  func(s *scene) { s.Asked.Run = "r0" },
 		"when nothing is left to be begun": func(s *scene) { s.remove("old-a-2") },
@@ -212,7 +212,7 @@ func TestPauseOfAnotherRunOrAfterLastNodeIsIgnored(t *testing.T) {
 }
 
 // No node was started in scale up, so a pause has nothing to wait for, and the launched nodes are in the ledger.
-func TestPauseInScaleUp(t *testing.T) {
+func TestPauseDuringScaleUpStopsWithoutWaiting(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)
 	s.ask(record.VerbPause)
@@ -224,7 +224,7 @@ func TestPauseInScaleUp(t *testing.T) {
 }
 
 // A pause is withdrawn before the upgrade has come to rest. Nodes that were unfenced for it are fenced again.
-func TestPauseWithdrawn(t *testing.T) {
+func TestWithdrawnPauseFencesOutdatedNodesAgain(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
 	s.ask(record.VerbPause)
@@ -242,7 +242,7 @@ func TestPauseWithdrawn(t *testing.T) {
 }
 
 // Ctrl-C does not wait for the things that a pause waits for.
-func TestInterruptedPause(t *testing.T) {
+func TestInterruptDoesNotWaitForPause(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
 	s.ask(record.VerbPause)

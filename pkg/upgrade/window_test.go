@@ -77,7 +77,7 @@ func leaving(m nodegroup.Member) nodegroup.Member {
 	return m
 }
 
-func TestOrderOfStart(t *testing.T) {
+func TestNextNodeIsChosenByReadinessZoneAndName(t *testing.T) {
 	cases := map[string]struct {
 		members []nodegroup.Member
 		want    string
@@ -290,8 +290,7 @@ func TestSurgeCoversMissingNodesBeforeMaxUnavailable(t *testing.T) {
 	}
 }
 
-// The upgrade does not wait for a node that an autoscaler removed: the group no longer wants it.
-func TestNodesTakenByOthersAreNotWaitedFor(t *testing.T) {
+func TestUpgradeDoesNotWaitForNodeThatAutoscalerRemoved(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1"), old("old-a-2"), current("cur-a-1"))
 	s.Record.Request.Settle = duration(0)
 	for range 3 {
@@ -303,8 +302,8 @@ func TestNodesTakenByOthersAreNotWaitedFor(t *testing.T) {
 	wantActions(t, s.next(), "start draining node old-a-2")
 }
 
-// If a replacement never comes, the upgrade ends, and the old nodes that are left stay as they are.
-func TestReplacementNeverComes(t *testing.T) {
+// TestUpgradeStopsIfReplacementNeverComes: the old nodes that are left stay as they are.
+func TestUpgradeStopsIfReplacementNeverComes(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1"), old("old-a-2"))
 	s.Record.Request.Settle = duration(0)
 	s.pass(time.Hour) // the phase began long ago

@@ -116,7 +116,7 @@ func TestLedgerRecordsAnswersToLaunches(t *testing.T) {
 }
 
 // A launch without a token and without an answer is resolved by a later reading. One with a token is repeated.
-func TestResolveOpenLaunches(t *testing.T) {
+func TestOpenLaunchIsRepeatedOnlyWithToken(t *testing.T) {
 	cases := map[string]struct {
 		books ledger.Books
 		want  ledger.Decision
@@ -135,7 +135,7 @@ func TestResolveOpenLaunches(t *testing.T) {
 
 // E20: a removed node is launched again in its own zone. A group that names no zones replaces terminated nodes by itself,
 // and only lacks a node if it was shrunk while it named zones.
-func TestLaunchMissing(t *testing.T) {
+func TestRemovedNodeIsLaunchedAgainInItsZone(t *testing.T) {
 	missing := func(z ledger.Zone) ledger.Zone { z.Shrunk++; return z }
 	retry := start.Add(time.Hour)
 	cases := map[string]struct {

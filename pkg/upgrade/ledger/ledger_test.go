@@ -128,7 +128,7 @@ func TestLedgerSumsLaunchedAndRemovedNodesOfAllZones(t *testing.T) {
 	}
 }
 
-func TestMergeZones(t *testing.T) {
+func TestMergedZonesSumTheirCounts(t *testing.T) {
 	books := zoneA(ledger.Zone{Surge: 1, Launched: 1, Serial: 4, Refusal: "no capacity"})
 	books.Zones["b"] = ledger.Zone{Surge: 1, Launched: 2, Shrunk: 1, Removed: 1, Serial: 2}
 	l := ledger.FromBooks(books)

@@ -8,7 +8,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
-func TestRaiseMaximum(t *testing.T) {
+func TestLedgerRaisesMaxOnlyIfSurgeNeedsIt(t *testing.T) {
 	cases := map[string]struct {
 		zone   ledger.Zone
 		change func(*ledger.View)
@@ -34,7 +34,7 @@ func TestRaiseMaximum(t *testing.T) {
 	}
 }
 
-func TestLowerMaximum(t *testing.T) {
+func TestLedgerLowersOnlyMaxThatItRaised(t *testing.T) {
 	cases := map[string]struct {
 		from, to int
 		change   func(*nodegroup.Group)

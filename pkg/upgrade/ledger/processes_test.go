@@ -8,7 +8,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
-func TestSuspendProcesses(t *testing.T) {
+func TestOnlyRunningProcessesAreSuspended(t *testing.T) {
 	v := view()
 	v.Group.Quiesce, v.Group.Suspended = []string{"AZRebalance", "AlarmNotification"}, []string{"AlarmNotification"}
 	v.Quiesce = v.Group.Quiesce
@@ -25,7 +25,7 @@ func TestSuspendProcesses(t *testing.T) {
 	}
 }
 
-func TestResumeProcesses(t *testing.T) {
+func TestOnlyOwnSuspendedProcessesAreResumed(t *testing.T) {
 	process := []string{"AZRebalance"}
 	cases := map[string]struct {
 		change func(*ledger.View)

@@ -10,7 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
-func TestSpreadSurge(t *testing.T) {
+func TestSurgeIsSpreadEvenlyOverZones(t *testing.T) {
 	cases := map[string]struct {
 		surge    int
 		outdated map[string]int
@@ -100,7 +100,7 @@ func TestSurgeIsUsable(t *testing.T) {
 	}
 }
 
-func TestShouldShrink(t *testing.T) {
+func TestShrinkDependsOnAddedNodesAndGroupMinimum(t *testing.T) {
 	cases := map[string]struct {
 		books  ledger.Books
 		zone   string
@@ -127,7 +127,7 @@ func TestShouldShrink(t *testing.T) {
 }
 
 // E61: the result compares with the group without the upgrade, and is limited by what the group's own size lacks.
-func TestCountUnavailable(t *testing.T) {
+func TestUnavailableCountComparesWithGroupWithoutUpgrade(t *testing.T) {
 	cases := map[string]struct {
 		zone       ledger.Zone
 		notServing int
@@ -154,7 +154,7 @@ func TestCountUnavailable(t *testing.T) {
 }
 
 // A rollback counts the added nodes as launched surge, except those that are still missing.
-func TestCarryOver(t *testing.T) {
+func TestRollbackCountsAddedNodesAsLaunchedSurge(t *testing.T) {
 	v, l := view(), ledger.FromBooks(zoneA(ledger.Zone{Surge: 2, Launched: 3, Shrunk: 1, Removed: 1}))
 	l.Keeper(v).CarryOver([]string{"old-a-1"}, map[string]int{"a": 1})
 	if got := l.Books(); !reflect.DeepEqual(got.Zones["a"], ledger.Zone{Surge: 2, Launched: 3, Shrunk: 1, Carried: 1, Replaced: 1}) || got.Known[0] != "old-a-1" {
@@ -162,9 +162,8 @@ func TestCarryOver(t *testing.T) {
 	}
 }
 
-// TestGiveSurge gives one zone all of the surge, as far as it has outdated nodes and other zones do not still have it
-// (GKE G13, G14).
-func TestGiveSurge(t *testing.T) {
+// TestOneZoneGetsAllSurgeThatItNeeds: surge that other zones still have is not given to it (GKE G13, G14).
+func TestOneZoneGetsAllSurgeThatItNeeds(t *testing.T) {
 	cases := map[string]struct {
 		zones       map[string]ledger.Zone
 		surge, left int

@@ -16,7 +16,7 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func TestResumable(t *testing.T) {
+func TestOnlyUnfinishedUpgradesAreResumable(t *testing.T) {
 	cases := map[string]struct {
 		record             record.Record
 		running, resumable bool
@@ -89,7 +89,7 @@ func TestReopenedRecordKeepsDrainDeadlines(t *testing.T) {
 	})
 }
 
-func TestCloneSharesNothing(t *testing.T) {
+func TestChangesOfClonedRecordDoNotChangeOriginal(t *testing.T) {
 	rec := record.Record{
 		Nodes: map[string]record.NodeRecord{"old-a-1": {State: record.NodeDraining}}, Suspended: []string{"AZRebalance"},
 		Ledger: ledger.FromBooks(ledger.Books{Zones: map[string]ledger.Zone{"a": {Open: []ledger.Launch{{Serial: 1}}}}}),
@@ -132,7 +132,7 @@ func TestGoneNodesAreBounded(t *testing.T) {
 	}
 }
 
-func TestDuration(t *testing.T) {
+func TestDurationIsReadAndWrittenAsText(t *testing.T) {
 	var d record.Duration
 	if err := d.UnmarshalText([]byte("15m")); err != nil || d.Duration != 15*time.Minute {
 		t.Errorf("got %s, %v", d, err)

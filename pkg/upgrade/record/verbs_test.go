@@ -8,7 +8,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-func TestMarkPaused(t *testing.T) {
+func TestPauseByRequestIsRecordedWithItsUser(t *testing.T) {
 	stopped := record.Record{Run: "r1", Result: record.Paused, Message: "the group's max was lowered"}
 	if got := record.PauseMessage(&stopped, "workers"); record.IsPausedByRequest(&stopped) || got != stopped.Message {
 		t.Errorf("paused by itself: got %q", got)
@@ -20,7 +20,7 @@ func TestMarkPaused(t *testing.T) {
 	}
 }
 
-func TestGroupsToReport(t *testing.T) {
+func TestOnlyRunningUpgradesOrSingleRecordAreReported(t *testing.T) {
 	running, done := record.Record{Run: "r1"}, record.Record{Run: "r2", Result: record.Succeeded}
 	cases := map[string]struct {
 		records map[string]record.Record

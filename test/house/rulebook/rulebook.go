@@ -13,11 +13,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/mutant"
 )
 
-// scenarios is the folder of the transcripts of upgrades. Each file is a case of TestScenarios.
+// scenarios is the folder of the transcripts of upgrades. Each file is a case of TestScenariosPrintExpectedTranscripts.
 const scenarios = "pkg/upgrade/testdata"
 
-// manifests is the folder of the test clusters for the rules of check. Each file is a case of TestRules. The file's name begins with
-// the id of its rule.
+// manifests is the folder of the test clusters for the rules of check. Each file is a case of TestRulesFindExpectedFaultsInManifests.
+// The file's name begins with the id of its rule.
 const manifests = "pkg/preflight/testdata/rules"
 
 // Families are the families of rules that need tests and mutants, as a regular expression: the behaviour of EKS and GKE,
@@ -82,7 +82,7 @@ func Read(top fs.FS, family string) ([]Rule, error) {
 		case path.Dir(name) == manifests:
 			file := strings.TrimSuffix(path.Base(name), ".yaml")
 			id, _, _ := strings.Cut(file, ".")
-			at[id].addTest(Test{Dir: "pkg/preflight", Name: "TestRules", Case: file})
+			at[id].addTest(Test{Dir: "pkg/preflight", Name: "TestRulesFindExpectedFaultsInManifests", Case: file})
 		case strings.HasSuffix(name, "_test.go"):
 			return addTests(top, name, at)
 		}

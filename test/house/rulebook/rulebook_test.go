@@ -52,7 +52,7 @@ func TestReadRulesWithTestsAndMutantsThatCiteThem(t *testing.T) {
 		{"not held: no test cites it", nil},
 		{"held", []Test{whole}},
 		{"not held: no mutant cites it", []Test{whole}},
-		{"held", []Test{{Dir: "pkg/upgrade", Name: "TestScenarios", Case: "drain"}}},
+		{"held", []Test{{Dir: "pkg/upgrade", Name: "TestScenariosPrintExpectedTranscripts", Case: "drain"}}},
 	} {
 		if got := &rules[i]; got.Verdict() != want.verdict || !slices.Equal(got.Tests, want.tests) || got.IsHeld() == strings.HasPrefix(want.verdict, "not held") {
 			t.Errorf("%s: %q by %v, want %q by %v", got.ID, got.Verdict(), got.Tests, want.verdict, want.tests)
@@ -65,8 +65,8 @@ func TestProveReportsRulesWhoseTestsMissAMutant(t *testing.T) {
 	t.Chdir("../../..")
 	const dir = "pkg/nodegroup"
 	rules := []Rule{
-		{ID: "E08", Tests: []Test{{Dir: dir, Name: "TestUnavailable", Case: "E08"}}, Mutants: []string{"percentage-rounded-up"}},
-		{ID: "E05", Tests: []Test{{Dir: dir, Name: "TestUnavailable", Case: "E05"}}, Mutants: []string{"percentage-rounded-up"}},
+		{ID: "E08", Tests: []Test{{Dir: dir, Name: "TestMaxUnavailableIsResolvedToNumberOfNodes", Case: "E08"}}, Mutants: []string{"percentage-rounded-up"}},
+		{ID: "E05", Tests: []Test{{Dir: dir, Name: "TestMaxUnavailableIsResolvedToNumberOfNodes", Case: "E05"}}, Mutants: []string{"percentage-rounded-up"}},
 	}
 	if err := Prove(t.Context(), rules, 1); err != nil {
 		t.Fatal(err)

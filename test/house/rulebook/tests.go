@@ -68,7 +68,7 @@ func addScenarios(top fs.FS, name string, at map[string]*Rule) error {
 			continue
 		}
 		for _, id := range citedIDs(line) {
-			at[id].addTest(Test{Dir: path.Dir(scenarios), Name: "TestScenarios", Case: strings.TrimSuffix(path.Base(name), ".txt")})
+			at[id].addTest(Test{Dir: path.Dir(scenarios), Name: "TestScenariosPrintExpectedTranscripts", Case: strings.TrimSuffix(path.Base(name), ".txt")})
 		}
 	}
 	return nil
