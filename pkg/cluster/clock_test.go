@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestServerClock uses an API server whose clock differs from this machine's. The server's clock counts. Differences that come
-// from truncated seconds and slow answers are ignored.
-func TestServerClock(t *testing.T) {
+// TestServerClockFollowsDateOfAPIServer uses an API server whose clock differs from this machine's. The server's clock counts. Differences
+// that come from truncated seconds and slow answers are ignored.
+func TestServerClockFollowsDateOfAPIServer(t *testing.T) {
 	start := time.Now()
 	after := start.Add
 	type heard struct{ date, sent, received time.Duration }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestRetryUnauthorized(t *testing.T) {
+func TestUnauthorizedRequestIsRetriedOnce(t *testing.T) {
 	cases := map[string]struct {
 		method  string
 		answers []int
@@ -60,7 +60,7 @@ func TestWriteRequestsAreDetected(t *testing.T) {
 	}
 }
 
-func TestRetryReads(t *testing.T) {
+func TestFailedReadsGetRetryAfterHeader(t *testing.T) {
 	cases := map[string]struct {
 		method, target string
 		status         int

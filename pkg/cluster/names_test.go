@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-func TestObjectName(t *testing.T) {
+func TestObjectNameIsDerivedFromGroupName(t *testing.T) {
 	long := strings.Repeat("workers-", 12)
 	cases := map[string]struct{ group, want string }{
 		"a plain name":                    {"workers", "nodeupgrade-workers-"},

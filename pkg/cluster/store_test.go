@@ -177,7 +177,7 @@ func testStoreOfNewerProgram(t *testing.T, s *space) {
 	}
 }
 
-func TestDecodeRecord(t *testing.T) {
+func TestUnreadableOrNewerRecordsAreRejected(t *testing.T) {
 	const newer = record.Version + 1
 	cases := map[string]struct {
 		text, run, fault string

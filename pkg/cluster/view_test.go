@@ -66,7 +66,7 @@ func successor(name, uid, node string) *corev1.Pod {
 	return pod
 }
 
-func TestWatcherPods(t *testing.T) {
+func TestWatcherKeepsPodsOfEachNodeUpToDate(t *testing.T) {
 	db := successor("db-0", "db-0", "a")
 	cases := map[string]struct {
 		happens func(*Watcher)
@@ -126,8 +126,7 @@ func TestLostReadinessIsRemembered(t *testing.T) {
 	}
 }
 
-// TestViewsDoNotChange checks that later events do not change a View.
-func TestViewsDoNotChange(t *testing.T) {
+func TestLaterEventsDoNotChangeView(t *testing.T) {
 	w := newOfflineWatcher(build.Node("a", "a"), build.Pod("web-0", build.On("a")), build.Budget("web"))
 	before := w.View()
 	w.storeObject(build.Node("b", "a"), true)
@@ -179,7 +178,7 @@ func withDisruptedPod(pod string) func(*policyv1.PodDisruptionBudget) {
 	}
 }
 
-func TestWatcherBudgets(t *testing.T) {
+func TestWatcherKeepsBudgetsUpToDate(t *testing.T) {
 	w := newOfflineWatcher(build.Budget("web"))
 	pod := build.Pod("web-0")
 	steps := []struct {
@@ -234,7 +233,7 @@ func TestDisruptedPodsAreRemembered(t *testing.T) {
 	}
 }
 
-func TestWatcherNamespaces(t *testing.T) {
+func TestWatcherReportsNamespacesThatAreDeleted(t *testing.T) {
 	w := newOfflineWatcher(namespace("shop", corev1.NamespaceActive))
 	ending := func() bool { return w.View().EndingNamespaces["shop"] }
 	if ending() {
@@ -250,8 +249,7 @@ func TestWatcherNamespaces(t *testing.T) {
 	}
 }
 
-// TestWatcherReportsNodeChanges checks which events are a reason to read the cloud.
-func TestWatcherReportsNodeChanges(t *testing.T) {
+func TestOnlyNodeChangesAreReasonToReadCloud(t *testing.T) {
 	a := build.Node("a", "a")
 	labelled, other := a.DeepCopy(), a.DeepCopy()
 	labelled.Labels["x"] = "y"
@@ -279,9 +277,8 @@ func TestWatcherReportsNodeChanges(t *testing.T) {
 	}
 }
 
-// TestWatcherReportsRelevantPodChanges checks that status changes of pods on nodes that are not cordoned cause no step. Such steps
-// would be most of the cost of an upgrade.
-func TestWatcherReportsRelevantPodChanges(t *testing.T) {
+// TestPodStatusOnUncordonedNodeCausesNoStep: such steps would be most of the cost of an upgrade.
+func TestPodStatusOnUncordonedNodeCausesNoStep(t *testing.T) {
 	fenced := build.Node("fenced", "a")
 	fenced.Spec.Unschedulable = true
 	ready := func(name, node string) *corev1.Pod { return build.Pod(name, build.On(node)) }

@@ -33,7 +33,7 @@ import (
 // testOwner is the owner that tests write on nodes.
 var testOwner = nodemark.Owner{Namespace: "kube-system", Group: testGroup, Epoch: 3}
 
-func TestNodePatch(t *testing.T) {
+func TestNodePatchContainsOnlyChanges(t *testing.T) {
 	cases := map[string]struct {
 		change func(*corev1.Node)
 		want   string
@@ -425,9 +425,8 @@ func TestWriterRejectsCloudActions(t *testing.T) {
 	}
 }
 
-// TestWriterKeepsFenceWithUnreadableAnnotation checks that an unreadable fence is not undone, and that no
-// request is sent.
-func TestWriterKeepsFenceWithUnreadableAnnotation(t *testing.T) {
+// TestWriterDoesNotChangeFenceWithUnreadableAnnotation: the error names the annotation, and no request is sent.
+func TestWriterDoesNotChangeFenceWithUnreadableAnnotation(t *testing.T) {
 	node := build.Node("a", "a")
 	node.Annotations = map[string]string{nodemark.AnnotationNodeBaseline: "{", nodemark.AnnotationRun: "r0"}
 	writer := NewWriter(nil, newOfflineWatcher(node), "run-1", nodegroup.FenceTaint("aws"), testOwner)

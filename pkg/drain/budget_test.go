@@ -72,7 +72,7 @@ func drawSelector(r *rand.Rand) *metav1.LabelSelector {
 
 // The index finds the same budgets as trying each one. After a change of its spec a budget covers by the new selector,
 // and after a change of its status as before.
-func TestRenewedBudgetIndexFollowsChanges(t *testing.T) {
+func TestRenewedBudgetIndexUsesChangedSelector(t *testing.T) {
 	budget := func(uid types.UID, generation int64, app string) *policyv1.PodDisruptionBudget {
 		pdb := build.Budget(app, build.Counts(4, 4, 2))
 		pdb.Name, pdb.UID, pdb.Generation = "budget", uid, generation

@@ -18,7 +18,7 @@ func mirror(pod *corev1.Pod) {
 	pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}
 }
 
-func TestJudge(t *testing.T) {
+func TestJudgeDecidesWhichPodsAreEvicted(t *testing.T) {
 	var (
 		daemon  = build.OwnedBy("DaemonSet", "agent")
 		ending  = build.Ending(start)
@@ -113,8 +113,7 @@ func TestDroppingDrainLabelsKeepsOriginalPods(t *testing.T) {
 	}
 }
 
-// TestVerdictObstacle checks that each held pod has an obstacle, and no other pod.
-func TestVerdictObstacle(t *testing.T) {
+func TestOnlyHeldPodsHaveAnObstacle(t *testing.T) {
 	policy := drain.Policy{RespectDoNotDisrupt: true}
 	cases := map[string]struct {
 		pod  podChange
@@ -139,7 +138,7 @@ func TestVerdictObstacle(t *testing.T) {
 // owned makes the pod's owner one that is not its controller.
 func owned(pod *corev1.Pod) { pod.OwnerReferences[0].Controller = nil }
 
-func TestReady(t *testing.T) {
+func TestPodIsReadyOnlyIfConditionIsTrue(t *testing.T) {
 	cases := map[string]struct {
 		conditions []corev1.PodCondition
 		want       bool
@@ -161,7 +160,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-func TestTolerates(t *testing.T) {
+func TestPodToleratesFenceOnlyByMatchingToleration(t *testing.T) {
 	fence := corev1.Taint{Key: "example.com/outdated", Value: "yes", Effect: corev1.TaintEffectNoSchedule}
 	cases := map[string]struct {
 		toleration corev1.Toleration

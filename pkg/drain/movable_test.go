@@ -37,7 +37,7 @@ func TestDeploymentStrategiesThatCauseOutage(t *testing.T) {
 	}
 }
 
-func TestFindDeployment(t *testing.T) {
+func TestSinglePodOfDeploymentCanMoveWithoutEviction(t *testing.T) {
 	web := func(pod *corev1.Pod) {
 		build.OwnedBy("ReplicaSet", "web-1")(pod)
 		pod.Labels["pod-template-hash"] = "1"

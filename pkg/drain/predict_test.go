@@ -56,7 +56,7 @@ func TestBudgetsCoveringAPod(t *testing.T) {
 	}
 }
 
-func TestPredict(t *testing.T) {
+func TestObstacleOfEvictionIsPredicted(t *testing.T) {
 	unsynced := func(b *policyv1.PodDisruptionBudget) { b.Generation++ }
 	crowded := func(n int) budgetChange {
 		return func(b *policyv1.PodDisruptionBudget) {
@@ -187,7 +187,7 @@ func TestObstacleTextDuringEvictions(t *testing.T) {
 	}
 }
 
-func TestObstacle(t *testing.T) {
+func TestObstacleHasTextAndRemedy(t *testing.T) {
 	web := types.NamespacedName{Namespace: "shop", Name: "web"}
 	cases := map[drain.ObstacleKind]struct {
 		obstacle   drain.Obstacle
@@ -273,8 +273,8 @@ func FuzzPredict(f *testing.F) {
 	})
 }
 
-// TestOmitForce: no remedy advises a flag that is already set.
-func TestOmitForce(t *testing.T) {
+// TestOmitForceRemovesAdviceToForce: no remedy advises a flag that is already set.
+func TestOmitForceRemovesAdviceToForce(t *testing.T) {
 	for _, kind := range []drain.ObstacleKind{drain.BudgetSpent, drain.BudgetUnhealthy, drain.BudgetNever, drain.Returns, drain.TargetStays, drain.LastReady} {
 		remedy := drain.OmitForce(drain.Obstacle{Kind: kind}.Remedy())
 		if remedy == "" || strings.Contains(remedy, "force") || strings.HasSuffix(remedy, ",") || strings.HasSuffix(remedy, " or") {

@@ -26,7 +26,7 @@ func labelled(keysAndValues ...string) podChange {
 	}
 }
 
-func TestTierOf(t *testing.T) {
+func TestPodTierDependsOnWebhookDNSAndStorageRole(t *testing.T) {
 	facts := drain.NewFacts([]*corev1.Service{
 		service(build.Namespace, "policy", map[string]string{"app": "policy", "role": "webhook"}),
 		service(build.Namespace, "second", map[string]string{"app": "second"}),

@@ -12,7 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-func TestWorkloadOf(t *testing.T) {
+func TestWorkloadIsFoundFromOwnerOfPod(t *testing.T) {
 	template := build.Pod("web-5d4f8-x7k2p", build.OwnedBy("ReplicaSet", "web-5d4f8"))
 	template.Labels = map[string]string{"pod-template-hash": "5d4f8"}
 	for want, pod := range map[string]*corev1.Pod{
@@ -65,7 +65,7 @@ func TestIsForeignJob(t *testing.T) {
 	}
 }
 
-func TestParseWorkload(t *testing.T) {
+func TestWorkloadIsParsedFromItsText(t *testing.T) {
 	want := drain.Workload{Namespace: "shop", Kind: "Deployment", Name: "web"}
 	if got, err := drain.ParseWorkload(want.String()); err != nil || got != want {
 		t.Errorf("%v, %v", got, err)

@@ -254,7 +254,7 @@ func (e endlessLine) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestReadErrors(t *testing.T) {
+func TestInvalidDumpsAreRejected(t *testing.T) {
 	small := Limits{YAML: 300, Object: 200, Objects: 2}
 	node := func(name string) string { return strings.ReplaceAll(nodeJSON, `"a"`, `"`+name+`"`) }
 	cases := map[string]struct {

@@ -63,9 +63,9 @@ func disks(names ...string) *fit.Storage {
 	return fit.NewStorage(claims, volumes, nil, nil)
 }
 
-// TestExplain checks a pod against a node with other pods. test/schedulerfit compares many more answers with
+// TestExplainNamesWhyPodDoesNotFitNode checks a pod against a node with other pods. test/schedulerfit compares many more answers with
 // kube-scheduler's.
-func TestExplain(t *testing.T) {
+func TestExplainNamesWhyPodDoesNotFitNode(t *testing.T) {
 	const all = "cpu=2 memory=4Gi ephemeral-storage=10Gi pods=3 example.com/gpu=1"
 	cases := map[string]struct {
 		node   func(*corev1.Node)
@@ -137,7 +137,7 @@ func TestRemovedPodReleasesNodeResources(t *testing.T) {
 }
 
 // Sums of absurd requests stay positive. Negative requests, which the API server refuses, count as none.
-func TestAbsurdRequests(t *testing.T) {
+func TestSumsOfAbsurdRequestsStayPositive(t *testing.T) {
 	for requests, want := range map[string]struct{ cpu, memory int64 }{
 		"cpu=9Pi memory=8Ei":     {fit.MostCPU, fit.MostBytes},
 		"cpu=-15 memory=-1Gi":    {0, 0},

@@ -36,7 +36,7 @@ func TestEachKindHasItsOwnObjectList(t *testing.T) {
 	}
 }
 
-func TestKindPaths(t *testing.T) {
+func TestKindsHaveGroupAndAPIPath(t *testing.T) {
 	cases := map[string]struct{ group, path string }{
 		"nodes":               {"", "/api/v1"},
 		"deployments":         {"apps", "/apis/apps/v1"},

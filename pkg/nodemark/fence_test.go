@@ -17,7 +17,7 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func TestSetFence(t *testing.T) {
+func TestFenceAddsCordonAndTaintAndKeepsTaints(t *testing.T) {
 	for _, provider := range []string{"aws", "gke", "manual"} {
 		t.Run(provider, func(t *testing.T) {
 			node := build.Node("old-a-1", "a", build.Tainted("dedicated"))
@@ -53,7 +53,7 @@ func TestTaintOfEKS(t *testing.T) {
 	}
 }
 
-func TestSetDraining(t *testing.T) {
+func TestDrainMarkHasDeadlineAndExcludesLoadBalancers(t *testing.T) {
 	node := build.Node("old-a-1", "a")
 	node.Labels = nil
 	nodemark.SetDraining(node, start.Add(time.Second/2).In(time.FixedZone("elsewhere", 3600)))
@@ -114,7 +114,7 @@ func drawNode(t *rapid.T, provider string) *corev1.Node {
 	return node
 }
 
-func TestClearFence(t *testing.T) {
+func TestClearFenceKeepsChangesOfOthers(t *testing.T) {
 	cases := map[string]struct {
 		after func(*corev1.Node)
 		check func(*corev1.Node) string
@@ -202,8 +202,7 @@ func fence(t *testing.T, node *corev1.Node, run, provider string) {
 	}
 }
 
-// The owner is added with the first mark and removed with the last one.
-func TestOwnerAnnotationIsAddedAndRemovedWithMarks(t *testing.T) {
+func TestOwnerAnnotationIsRemovedWithLastMark(t *testing.T) {
 	owner := nodemark.Owner{Namespace: "kube-system", Group: "pool in (a,b)", Epoch: 3}
 	node := build.Node("n1", "a")
 	if nodemark.SetOwner(node, owner); len(node.Annotations) > 0 {
@@ -235,8 +234,8 @@ func TestOwnerAnnotationIsAddedAndRemovedWithMarks(t *testing.T) {
 	}
 }
 
-// TestFindUnreadable: an annotation with an invalid value is found, with the command that removes it.
-func TestFindUnreadable(t *testing.T) {
+// TestUnreadableAnnotationIsFoundWithItsRemedy: the remedy is the command that removes the annotation.
+func TestUnreadableAnnotationIsFoundWithItsRemedy(t *testing.T) {
 	readable := map[string][]string{
 		nodemark.AnnotationNodeBaseline:  {"{}", `{"taint":true,"excluded":"true"}`, `{"excluded":""}`},
 		nodemark.AnnotationOwner:         {`{"namespace":"kube-system","group":"blue"}`},
@@ -272,9 +271,9 @@ func TestFindUnreadable(t *testing.T) {
 	}
 }
 
-// S32: TestNodeWithScaleDownAnnotationKeepsOwnerAnnotation removes the fence from a node that is still held. The node keeps its owner until the
-// hold is removed too.
-func TestNodeWithScaleDownAnnotationKeepsOwnerAnnotation(t *testing.T) {
+// S32: TestHeldNodeKeepsOwnerAnnotationUntilHoldIsRemoved removes the fence from a node that is still held. The node keeps its owner until
+// the hold is removed too.
+func TestHeldNodeKeepsOwnerAnnotationUntilHoldIsRemoved(t *testing.T) {
 	node := build.Node("old-a-1", "a")
 	fence(t, node, "r1", "aws")
 	nodemark.SetHold(node, "r1")

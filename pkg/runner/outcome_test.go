@@ -80,8 +80,8 @@ func connectionError(err error) error {
 	return &url.Error{Op: "Post", URL: "https://10.0.0.1/api/v1", Err: err}
 }
 
-// TestClassifyEvictionAnswers has a case for each row of the table of answers (Kubernetes K10).
-func TestClassifyEvictionAnswers(t *testing.T) {
+// TestEvictionAnswersAreClassified has a case for each row of the table of answers (Kubernetes K10).
+func TestEvictionAnswersAreClassified(t *testing.T) {
 	uid := errors.New("the UID in the precondition (a) does not match the UID in record (b). The object might have been deleted and then recreated")
 	cases := map[string]struct {
 		err   error
@@ -118,8 +118,8 @@ func TestClassifyEvictionAnswers(t *testing.T) {
 	}
 }
 
-// TestClassifyOtherAnswers has the answers that any request may get.
-func TestClassifyOtherAnswers(t *testing.T) {
+// TestAnswersToAnyRequestAreClassified has the answers that any request may get.
+func TestAnswersToAnyRequestAreClassified(t *testing.T) {
 	cases := map[string]struct {
 		err   error
 		want  nodegroup.Outcome
@@ -149,7 +149,7 @@ func TestClassifyOtherAnswers(t *testing.T) {
 	}
 }
 
-func TestDescribeError(t *testing.T) {
+func TestDetailSaysIfAPIServerDoesNotAnswer(t *testing.T) {
 	gone := connectionError(errors.New("connection reset by peer"))
 	cases := map[string]struct {
 		err  error
@@ -187,7 +187,7 @@ func wantAnswer(t *testing.T, got Answer, err error, outcome nodegroup.Outcome, 
 	}
 }
 
-func TestBackoffBounds(t *testing.T) {
+func TestRetryDelayStaysWithinBoundsOfOutcome(t *testing.T) {
 	bounds := func(outcome nodegroup.Outcome, tries int) (least, below time.Duration) {
 		switch outcome {
 		case nodegroup.OutcomeDone:

@@ -41,7 +41,7 @@ func pauses(at []time.Duration, from time.Duration) []time.Duration {
 	return between
 }
 
-func TestCloudIsPolledOftenDuringChanges(t *testing.T) {
+func TestCloudIsPolledOftenWhileInstanceIsPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		s.onDo = func(_ context.Context, a nodegroup.Action) error {
@@ -66,9 +66,9 @@ func TestCloudIsPolledOftenDuringChanges(t *testing.T) {
 	})
 }
 
-// TestCloudIsPolledSeldomWithoutChanges has a drain that waits for its budget, while nothing is in
+// TestCloudIsPolledSeldomWhileDrainWaits has a drain that waits for its budget, while nothing is in
 // progress in the cloud.
-func TestCloudIsPolledSeldomWithoutChanges(t *testing.T) {
+func TestCloudIsPolledSeldomWhileDrainWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		s.budgets = closedBudgets()

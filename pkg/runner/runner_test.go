@@ -183,8 +183,8 @@ func TestDecisionsAreMadeAgainIfSaveIsSlow(t *testing.T) {
 	}
 }
 
-// TestFailedSaves has the answers after which the record is not written again and no action is sent.
-func TestFailedSaves(t *testing.T) {
+// TestFailedSaveStopsRunWithoutActions has the answers after which the record is not written again and no action is sent.
+func TestFailedSaveStopsRunWithoutActions(t *testing.T) {
 	forbidden := apierrors.NewForbidden(nodes, "x", errors.New("no"))
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	cases := map[string]struct {

@@ -22,9 +22,8 @@ func (instanceOnlyCloud) Belongs(g *nodegroup.Group, node *corev1.Node) bool {
 	return slices.ContainsFunc(g.Instances, func(i nodegroup.Instance) bool { return i.ID == "i-"+node.Name })
 }
 
-// TestNodesAreMatchedWithInstancesAgainAfterChanges checks that the members are joined again when a node changes, when the cloud was read, and when a
-// drain begins or ends. A node whose drain has begun stays a member, whatever its labels are.
-func TestNodesAreMatchedWithInstancesAgainAfterChanges(t *testing.T) {
+// TestMembersAreJoinedAgainWhenNodeCloudOrDrainChanges: a node whose drain has begun stays a member, whatever its labels are.
+func TestMembersAreJoinedAgainWhenNodeCloudOrDrainChanges(t *testing.T) {
 	fenced := func(s *site, name string) {
 		s.mark(name, func(n *corev1.Node) error { return nodemark.SetFence(n, "r1", nodegroup.FenceTaint("aws")) })
 	}

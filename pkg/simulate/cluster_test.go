@@ -308,7 +308,7 @@ func TestSimulatedTerminationRemovesInstanceAndNode(t *testing.T) {
 	}
 }
 
-func TestAdvance(t *testing.T) {
+func TestAdvanceStopsAtNextEventAndNeverGoesBack(t *testing.T) {
 	cluster := simulate.New(twoNodes())
 	if cluster.Advance(time.Time{}) {
 		t.Error("a cluster in which nothing is to happen moved")
@@ -374,7 +374,7 @@ func TestSpecIsNotChanged(t *testing.T) {
 	}
 }
 
-func TestForecast(t *testing.T) {
+func TestForecastShowsEndsPeakAndStuckNode(t *testing.T) {
 	spec := twoNodes(build.Pod("bare", build.Bare))
 	spec.Nodes = append(spec.Nodes, build.Node("old-a-2", "a", func(n *corev1.Node) { n.Spec.ProviderID = "sim:///a/i-old-a-2" }))
 	spec.Group.Instances = append(spec.Group.Instances, nodegroup.Instance{ID: "i-old-a-2", Zone: "a", State: nodegroup.InstanceInService, Outdated: true})

@@ -17,7 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-func TestEvictionAnswers(t *testing.T) {
+func TestSimulatedEvictionAnswersFollowBudgets(t *testing.T) {
 	web := func(with ...func(*policyv1.PodDisruptionBudget)) *policyv1.PodDisruptionBudget {
 		return build.Budget("web", with...)
 	}

@@ -141,7 +141,7 @@ unplaced shop/web-0-r13 of ReplicaSet shop/web: 0/4 nodes are available: 4 node(
 	}
 }
 
-func TestForecastIsTheSameEachTime(t *testing.T) {
+func TestForecastDoesNotDependOnOrderOfObjects(t *testing.T) {
 	spec := shop()
 	allow(&spec, 1)
 	first := predict(t, spec, request())

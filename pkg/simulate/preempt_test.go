@@ -66,8 +66,7 @@ func placing(mover *corev1.Pod, pods []*corev1.Pod, nodes ...*corev1.Node) simul
 	}
 }
 
-// A pod of higher priority evicts others if nothing else makes room for it.
-func TestPreemption(t *testing.T) {
+func TestPodOfHigherPriorityEvictsOthers(t *testing.T) {
 	full := func(p int32) *corev1.Pod {
 		return build.Pod("small", build.App("small"), build.On("a"), requests("1", "1Gi"), priority(p))
 	}

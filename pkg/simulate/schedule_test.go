@@ -126,7 +126,7 @@ func disk(zone string) ([]*corev1.PersistentVolumeClaim, []*corev1.PersistentVol
 	return []*corev1.PersistentVolumeClaim{data}, []*corev1.PersistentVolume{pv}
 }
 
-func TestScheduler(t *testing.T) {
+func TestSimulatedSchedulerObeysPlacementRules(t *testing.T) {
 	honor, ignore := corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore
 	honorTaints := func(c *corev1.TopologySpreadConstraint) { c.NodeTaintsPolicy = &honor }
 	ignoreLabels := func(c *corev1.TopologySpreadConstraint) { c.NodeAffinityPolicy = &ignore }

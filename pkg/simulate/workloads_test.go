@@ -11,7 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 )
 
-func TestWorkloadsOf(t *testing.T) {
+func TestWorkloadsAreReadFromControllers(t *testing.T) {
 	three, five := int32(3), int32(5)
 	meta := func(uid string, owner ...string) metav1.ObjectMeta {
 		m := metav1.ObjectMeta{UID: types.UID(uid)}

@@ -103,7 +103,7 @@ func TestTrimRemovesUnusedFields(t *testing.T) {
 	}
 }
 
-func TestTrimNode(t *testing.T) {
+func TestTrimmedNodeLosesOnlyUnusedFields(t *testing.T) {
 	node := build.Node("a", "a", build.Tainted("dedicated"))
 	node.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
 	node.Annotations = map[string]string{nodemark.AnnotationRun: "r1", corev1.LastAppliedConfigAnnotation: "{}"}

@@ -76,7 +76,7 @@ func TestQueueOfManyNodesChoosesNextNodeToDrain(t *testing.T) {
 }
 
 // For any queue the answer is deterministic and a waiting node, and the queue is not changed.
-func TestQueueProperties(t *testing.T) {
+func TestQueueChoosesWaitingNodeDeterministically(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := anyQueue(t)
 		before := fmt.Sprint(q)

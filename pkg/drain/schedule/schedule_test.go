@@ -81,7 +81,7 @@ func describe(p *schedule.Plan) string {
 	return strings.Join(parts, " ")
 }
 
-func TestDecide(t *testing.T) {
+func TestPlanReservesEvictionsWithinBudgets(t *testing.T) {
 	pod := func(name string) *corev1.Pod { return build.Pod(name) }
 	cases := map[string]struct {
 		in     schedule.Input
@@ -213,7 +213,7 @@ func TestEvictionDecisionContainsWakeTimeAndLearnedTimes(t *testing.T) {
 	})
 }
 
-func TestNextNode(t *testing.T) {
+func TestNextNodeIsOneWhosePodsCanBeEvicted(t *testing.T) {
 	pod := func(name string) *corev1.Pod { return build.Pod(name) }
 	waiting := func(name string, pods ...*corev1.Pod) schedule.Node {
 		return schedule.Node{Name: name, Leavers: drain.Leavers{Evict: pods}}
@@ -243,8 +243,7 @@ func TestNextNode(t *testing.T) {
 	}
 }
 
-// The evictions of an added node are reserved after those of the others.
-func TestAddNode(t *testing.T) {
+func TestEvictionsOfAddedNodeAreReservedLast(t *testing.T) {
 	p := schedule.NewPlan(newInput(1, node("a", build.Pod("w-0"))))
 	p.AddNode(node("b", build.Pod("w-1"), free("f-0")))
 	if got, want := describe(p), "w-0 f-0 w-1:budget b yields"; got != want {
