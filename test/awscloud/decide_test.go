@@ -43,7 +43,7 @@ func ids(members []instance) string {
 	return strings.Join(out, " ")
 }
 
-func TestLaunchZone(t *testing.T) {
+func TestInstanceIsLaunchedInZoneWithFewestInstances(t *testing.T) {
 	for name, tc := range map[string]struct {
 		members string
 		blocked map[string]bool
@@ -95,7 +95,7 @@ func TestWhichInstancesAShrinkingGroupTerminates(t *testing.T) {
 	}
 }
 
-func TestRebalanceZones(t *testing.T) {
+func TestRebalanceMovesFromFullestToEmptiestZone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		members string
 		blocked map[string]bool
@@ -225,7 +225,7 @@ func TestInstanceLifecycleAdvancesWithTime(t *testing.T) {
 	}
 }
 
-func TestNodeLabels(t *testing.T) {
+func TestNodeLabelsAreReadFromUserData(t *testing.T) {
 	for name, tc := range map[string]struct{ data, want string }{
 		"a nodeadm config": {NodeadmConfig("shop", "a=1", "b/c=2"), "map[a:1 b/c:2]"},
 		"the bootstrap script": {
@@ -252,7 +252,7 @@ func TestZoneID(t *testing.T) {
 	}
 }
 
-func TestCredentialScope(t *testing.T) {
+func TestServiceAndRegionAreReadFromSignature(t *testing.T) {
 	for name, tc := range map[string]struct{ header, want string }{
 		"a signature":         {"AWS4-HMAC-SHA256 Credential=AKID/20261121/us-east-1/ec2/aws4_request, SignedHeaders=host, Signature=00", "ec2 us-east-1 true"},
 		"none":                {"", "  false"},

@@ -20,7 +20,7 @@ func instances(out *ec2.DescribeInstancesOutput) (list []et.Instance) {
 	return list
 }
 
-func TestDescribeInstances(t *testing.T) {
+func TestDescribeInstancesReturnsOnlyRequestedInstance(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1, 1}, nil)
 	s := status(t, c)
@@ -286,7 +286,7 @@ func TestCreateLaunchTemplateVersionKeepsTagsAndGroups(t *testing.T) {
 	equal(t, "key", *d.KeyName, "key")
 }
 
-func TestDescribeImages(t *testing.T) {
+func TestDescribeImagesFindsImagesByIDAndOwner(t *testing.T) {
 	c, _ := start(t, shortTimes())
 	out := must(compute(c).DescribeImages(t.Context(), &ec2.DescribeImagesInput{ImageIds: []string{"ami-new"}, Owners: []string{"amazon"}}))(t)
 	i := out.Images[0]

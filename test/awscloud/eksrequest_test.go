@@ -219,7 +219,7 @@ func (m *managed) listUpdateIDs() []string {
 	return ids
 }
 
-func TestListUpdates(t *testing.T) {
+func TestListUpdatesReturnsUpdatesInConfiguredOrder(t *testing.T) {
 	for _, oldestFirst := range []bool{false, true} {
 		m := startManaged(t, awscloud.EKSOptions{ListOldestFirst: oldestFirst}, nil)
 		var want []string
@@ -250,7 +250,7 @@ func TestDescribeUpdateRequiresTheNodegroup(t *testing.T) {
 	}
 }
 
-func TestUpdateConfig(t *testing.T) {
+func TestUpdateConfigIsValidatedAndStored(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{}, nil)
 	change := func(c ekstypes.NodegroupUpdateConfig) error {
 		_, err := m.eks.UpdateNodegroupConfig(t.Context(), &eks.UpdateNodegroupConfigInput{

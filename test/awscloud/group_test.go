@@ -100,7 +100,7 @@ func TestTerminateWithoutShrinkingReplacesInTheEmptiestZone(t *testing.T) {
 	equal(t, "what the node went through", host.callsFor(old.Node), []string{"boot", "stop", "delete"})
 }
 
-func TestTerminateRefuses(t *testing.T) {
+func TestInvalidTerminationsAreRefused(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1, 1, 1}, func(s *awscloud.GroupSpec) { s.Min = 3 })
 	id := status(t, c).Instances[0].ID
@@ -131,7 +131,7 @@ func TestTerminateRefuses(t *testing.T) {
 	}
 }
 
-func TestTerminateShrinks(t *testing.T) {
+func TestTerminationOfTwoInstancesShrinksGroup(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{2, 1, 1}, nil)
 	s := status(t, c)
@@ -302,7 +302,7 @@ func TestSetInstanceProtectionRefuses(t *testing.T) {
 	equal(t, "on the way out", protect(id), "The instance "+id+" is not in InService or EnteringStandby or Standby.")
 }
 
-func TestSuspendedProcesses(t *testing.T) {
+func TestSuspendedProcessesDoNotRun(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1, 1, 1}, nil)
 	name := aws.String("g")
@@ -519,7 +519,7 @@ func TestLaunchConfigurationGroup(t *testing.T) {
 	}
 }
 
-func TestMixedGroup(t *testing.T) {
+func TestMixedGroupLaunchesWeightedInstancesFromOverride(t *testing.T) {
 	c, template := start(t, shortTimes())
 	special := c.AddTemplate("special", version("ami-new"))
 	addGroup(t, c, "", []int{1}, func(s *awscloud.GroupSpec) {
@@ -557,7 +557,7 @@ func TestReplacedRootVolumeChangesImageOfInstance(t *testing.T) {
 	equal(t, "version and image", [2]string{*i.LaunchTemplate.Version, *i.ImageId}, [2]string{"1", "ami-new"})
 }
 
-func TestGroupsManagedByEKSRejectChanges(t *testing.T) {
+func TestGroupManagedByEKSRejectsNewDesiredCapacity(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1}, func(s *awscloud.GroupSpec) { s.Operator = "eks.amazonaws.com" })
 	_, err := scaling(c).SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{AutoScalingGroupName: aws.String("g"), DesiredCapacity: aws.Int32(2)})

@@ -214,7 +214,7 @@ func TestSDKRepeatsCallAfterDroppedConnection(t *testing.T) {
 	equal(t, "desired after a request that was lost", status(t, c).Desired, 5)
 }
 
-func TestRequestLog(t *testing.T) {
+func TestServerRecordsAndLogsEachRequest(t *testing.T) {
 	var lines bytes.Buffer
 	o := shortTimes()
 	o.Log = &lines
@@ -257,7 +257,7 @@ func TestRequestLog(t *testing.T) {
 	}
 }
 
-func TestRejectedCredentials(t *testing.T) {
+func TestEachServiceRejectsInvalidAndExpiredCredentials(t *testing.T) {
 	c, _ := start(t, shortTimes())
 	cfg := config(c)
 	calls := map[string]func(context.Context) error{
@@ -341,7 +341,7 @@ func TestGetParameterReturnsNewestValue(t *testing.T) {
 	wantCode(t, err, "ValidationException")
 }
 
-func TestManagedNodegroup(t *testing.T) {
+func TestEKSReturnsAddedNodeGroup(t *testing.T) {
 	host := &recorder{}
 	o := shortTimes()
 	o.Nodes = host

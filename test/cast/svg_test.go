@@ -37,7 +37,7 @@ func tiny() []Frame {
 	return []Frame{first, second, frame(1500*time.Millisecond, "$ true", "done")}
 }
 
-func TestGolden(t *testing.T) {
+func TestSVGEqualsGoldenFile(t *testing.T) {
 	const golden = "testdata/tiny.svg"
 	got := SVG("A tiny cast", tiny())
 	if *update {

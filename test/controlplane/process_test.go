@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestLastLines(t *testing.T) {
+func TestLastLinesReturnsNoMoreLinesThanRequested(t *testing.T) {
 	for name, test := range map[string]struct {
 		text  string
 		lines int

@@ -102,7 +102,7 @@ func indexOfFirstWrite(t *testing.T, writes []string, kind string) int {
 	return i + 1
 }
 
-func TestInterruptionPointsFollowFlags(t *testing.T) {
+func TestFlagsChooseWhichWritesAreInterrupted(t *testing.T) {
 	cases := map[string]struct {
 		flags  options
 		writes int

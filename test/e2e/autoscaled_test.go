@@ -19,9 +19,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestAutoscaledBlueGreenUpgrades checks upgrades whose new nodes come from an autoscaler (GKE G70–G82). The case "expire" has
-// short-lived nodes, which the group itself replaces (GKE G90).
-func TestAutoscaledBlueGreenUpgrades(t *testing.T) {
+// TestAutoscaledUpgradesUseNodesThatAutoscalerAdds checks upgrades whose new nodes come from an autoscaler (GKE G70–G82). The case
+// "expire" has short-lived nodes, which the group itself replaces (GKE G90).
+func TestAutoscaledUpgradesUseNodesThatAutoscalerAdds(t *testing.T) {
 	t.Parallel()
 	shared := commonFixture.forTest(t)
 	cases := map[string]func(*testing.T, *fixture.Fixture){

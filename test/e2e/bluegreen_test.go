@@ -11,8 +11,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestBlueGreenUpgrades checks upgrades that keep the outdated nodes beside the new ones until the end of a soak (GKE G40–G56).
-func TestBlueGreenUpgrades(t *testing.T) {
+// TestBlueGreenKeepsOutdatedNodesUntilSoakEnds checks GKE G40–G56.
+func TestBlueGreenKeepsOutdatedNodesUntilSoakEnds(t *testing.T) {
 	t.Parallel()
 	shared := commonFixture.forTest(t)
 	cases := map[string]func(*testing.T, *fixture.Fixture){

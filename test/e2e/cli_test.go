@@ -24,9 +24,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestCommandLineAndOutput checks command lines and their output. After the script loop.txtar, no command may change the cluster or
-// the cloud.
-func TestCommandLineAndOutput(t *testing.T) {
+// TestScriptsPrintExpectedOutputAndChangeNothing: only the script loop.txtar may change the cluster or the cloud.
+func TestScriptsPrintExpectedOutputAndChangeNothing(t *testing.T) {
 	t.Parallel()
 	options := quickOptions()
 	options.Cloud.EKS.Setup = time.Hour // so that the group "busy" is updated during the whole test

@@ -24,8 +24,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/hostile"
 )
 
-// TestUpgradeWithExpiredOrRevokedCredentials runs the cases in which credentials expire or are revoked during an upgrade.
-func TestUpgradeWithExpiredOrRevokedCredentials(t *testing.T) {
+// TestUpgradeFinishesAfterCredentialsExpireOrAreRevoked: if credentials cannot be renewed, the same command with new ones finishes the
+// upgrade.
+func TestUpgradeFinishesAfterCredentialsExpireOrAreRevoked(t *testing.T) {
 	t.Parallel()
 	shared := commonFixture.forTest(t)
 	cases := map[string]func(*testing.T, *fixture.Fixture){

@@ -9,9 +9,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestUpgradesWithUnreliableCloud runs the cases in which the cloud is slow, throttles or loses its answers. A fault affects the next
-// request of any group, so the cases run one after another.
-func TestUpgradesWithUnreliableCloud(t *testing.T) {
+// TestUpgradesTolerateUnreliableCloud: the cloud is slow, throttles or loses its answers. A fault affects the next request of any group,
+// so the cases run one after another.
+func TestUpgradesTolerateUnreliableCloud(t *testing.T) {
 	t.Parallel()
 	options := quickOptions()
 	options.Cloud.DescribeLag = time.Second

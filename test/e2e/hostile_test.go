@@ -16,8 +16,8 @@ import (
 // failureSeeds is the number of seeds from which failing requests are drawn.
 const failureSeeds = 3
 
-// TestUpgradesWithFailingAPIServerAndCloud runs the cases in which the API server and the cloud answer incorrectly or not at all.
-func TestUpgradesWithFailingAPIServerAndCloud(t *testing.T) {
+// TestUpgradesFinishDespiteFailingAPIServerAndCloud: the API server and the cloud answer incorrectly or not at all.
+func TestUpgradesFinishDespiteFailingAPIServerAndCloud(t *testing.T) {
 	t.Parallel()
 	shared := commonFixture.forTest(t)
 	cases := map[string]func(*testing.T, *fixture.Fixture){

@@ -13,10 +13,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestSurgeAndUnavailableOfFixedSizeGroups upgrades groups of a fixed size (desired = min = max) with each pair of surge and
-// unavailable nodes. At the end all nodes must be current and Ready (EKS E09, E26; GKE G16). With 0 and 0, the upgrade is refused
-// before any change (GKE G29).
-func TestSurgeAndUnavailableOfFixedSizeGroups(t *testing.T) {
+// TestFixedSizeGroupEndsWithAllNodesCurrentAndReady upgrades groups whose desired, minimal and maximal size are equal, with each pair of
+// surge and unavailable nodes (EKS E09, E26; GKE G16). With 0 and 0, the upgrade is refused before any change (GKE G29).
+func TestFixedSizeGroupEndsWithAllNodesCurrentAndReady(t *testing.T) {
 	t.Parallel()
 	options := quickOptions()
 	options.Cloud.NodeReady = 2 * time.Second // so that an upgrade that ends too early fails the test

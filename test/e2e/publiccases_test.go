@@ -131,8 +131,7 @@ var publicCases = map[string]publicCase{
 	},
 }
 
-// TestProblemsReportedAboutOtherTools repeats problems that were reported about other programs.
-func TestProblemsReportedAboutOtherTools(t *testing.T) {
+func TestUpgradeAvoidsProblemsReportedAboutOtherTools(t *testing.T) {
 	t.Parallel()
 	shared := commonFixture.forTest(t)
 	for name, c := range publicCases {

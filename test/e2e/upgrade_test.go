@@ -19,8 +19,7 @@ import (
 // rebalance is the process that is suspended during an upgrade.
 const rebalance = "AZRebalance"
 
-// TestUpgrades runs the cases in which the cloud works without faults.
-func TestUpgrades(t *testing.T) {
+func TestUpgradesEndAsExpectedWithoutCloudFaults(t *testing.T) {
 	t.Parallel()
 	shared := fixture.ForTest(t, quickOptions()) // not commonFixture, because checkRefusedEvictions counts all evictions of the fixture
 	cases := map[string]func(*testing.T, *fixture.Fixture){

@@ -57,7 +57,7 @@ func services() map[string]func(context.Context, aws.Config) error {
 	}
 }
 
-func TestAnswersWithAWSErrors(t *testing.T) {
+func TestInjectedAWSErrorsHaveCodeOfEachService(t *testing.T) {
 	codes := map[int]string{
 		http.StatusInternalServerError: "InternalFailure", http.StatusServiceUnavailable: "ServiceUnavailable",
 		http.StatusTooManyRequests: "Throttling", http.StatusUnauthorized: "InvalidClientTokenId",
@@ -107,7 +107,7 @@ func TestProxyPassesRequestsToAWS(t *testing.T) {
 	}
 }
 
-func TestChanges(t *testing.T) {
+func TestChangesTellsWritesFromReads(t *testing.T) {
 	form := func(values string) *http.Request {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/?"+values, nil)
 		if err != nil {

@@ -103,8 +103,8 @@ func TestProxyAnswersWithInjectedErrors(t *testing.T) {
 	}
 }
 
-// TestTooManyRequests checks that a 429 does not look like a refusal by a budget.
-func TestTooManyRequests(t *testing.T) {
+// TestInjected429DiffersFromBudgetRefusal: it has the headers and the text of the API server.
+func TestInjected429DiffersFromBudgetRefusal(t *testing.T) {
 	_, front, client := before(t, all(hostile.Harm{Status: http.StatusTooManyRequests, RetryAfter: 3 * time.Second}))
 	err := ask(t, client, "POST", "/api/v1/namespaces/default/pods/p/eviction")
 	if seconds, ok := apierrors.SuggestsClientDelay(err); !ok || seconds != 3 {
@@ -167,7 +167,7 @@ func TestRequestsAreClassifiedAsReadWriteOrWatch(t *testing.T) {
 	}
 }
 
-func TestCloseRemovesEverything(t *testing.T) {
+func TestCloseStopsProxyAndDeletesKubeconfig(t *testing.T) {
 	_, front, client := before(t, hostile.Plan{})
 	front.Close()
 	if err := ask(t, client, "GET", path); err == nil {

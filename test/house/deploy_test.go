@@ -126,8 +126,8 @@ func TestJobEqualsJobOfCronJob(t *testing.T) {
 	}
 }
 
-// TestImageIsBuiltWithTheReleasesGo checks that the Dockerfile has the version of Go of go.mod, which releases use.
-func TestImageIsBuiltWithTheReleasesGo(t *testing.T) {
+// TestDockerfileUsesGoVersionOfGoMod: releases use that version.
+func TestDockerfileUsesGoVersionOfGoMod(t *testing.T) {
 	toolchain := regexp.MustCompile(`(?m)^toolchain go(1\.\S+)$`).FindStringSubmatch(readFile(t, "go.mod"))
 	image := regexp.MustCompile(`(?m)^FROM .*\bgolang:(\S+) `).FindStringSubmatch(readFile(t, "deploy/Dockerfile"))
 	if toolchain == nil || image == nil {
@@ -138,8 +138,8 @@ func TestImageIsBuiltWithTheReleasesGo(t *testing.T) {
 	}
 }
 
-// TestEachManifestIsChecked finds manifests that no test decodes.
-func TestEachManifestIsChecked(t *testing.T) {
+// TestDeployContainsOnlyManifestsWithTests finds manifests that no test decodes.
+func TestDeployContainsOnlyManifestsWithTests(t *testing.T) {
 	entries, err := os.ReadDir(filepath.Join(repoRoot(t), "deploy"))
 	if err != nil {
 		t.Fatal(err)

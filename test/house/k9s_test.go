@@ -122,7 +122,7 @@ func hasSplicedVariable(args []string) bool {
 	return false
 }
 
-func TestK9sPlugins(t *testing.T) {
+func TestK9sPluginsFileIsValidAndSafe(t *testing.T) {
 	reportFaults(t, k9sFaults([]byte(readFile(t, "plugins.yaml"))))
 }
 

@@ -115,7 +115,7 @@ func platformFaults(m manifest, p krewPlatform) []string {
 	)
 }
 
-func TestKrewManifest(t *testing.T) {
+func TestKrewManifestPassesChecksOfKrewIndex(t *testing.T) {
 	reportFaults(t, krewFaults([]byte(readFile(t, "krew.yaml"))))
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/contract/reference"
 )
 
-// TestJSONReference checks that docs/reference/json matches the Go types, and has no files of removed kinds.
-func TestJSONReference(t *testing.T) {
+// TestJSONReferenceMatchesGoTypes checks docs/reference/json, which must not have files of removed kinds.
+func TestJSONReferenceMatchesGoTypes(t *testing.T) {
 	folder := filepath.Join(repoRoot(t), contract.Folder)
 	want, err := reference.Generate(repoRoot(t))
 	if err != nil {

@@ -133,8 +133,8 @@ archives:
 	}
 }
 
-// TestKrewBotTemplateGivesTheManifest checks that .krew.yaml, filled in as krew-release-bot does, is the same as krew.yaml.
-func TestKrewBotTemplateGivesTheManifest(t *testing.T) {
+// TestKrewBotTemplateProducesKrewManifest fills .krew.yaml in as krew-release-bot does.
+func TestKrewBotTemplateProducesKrewManifest(t *testing.T) {
 	krew := readFile(t, "krew.yaml")
 	var m manifest
 	if err := yaml.Unmarshal([]byte(krew), &m); err != nil {
@@ -184,7 +184,7 @@ func declares(srcs []source, name string) bool {
 	})
 }
 
-func TestVersionIsStamped(t *testing.T) {
+func TestMakefileAndReleaseSetPluginVersion(t *testing.T) {
 	plugin := slices.DeleteFunc(sources(t), func(src source) bool { return src.dir() != "pkg/plugin" })
 	reportFaults(t, versionFlagFaults(map[string]string{
 		"Makefile":         strings.ReplaceAll(readFile(t, "Makefile"), "$(MODULE)", module),

@@ -185,7 +185,7 @@ func TestCitationsOfUndefinedRulesAreFound(t *testing.T) {
 	}
 }
 
-func TestWhichFilesMayCiteRules(t *testing.T) {
+func TestGoSumAndMutantsMayNotCiteRules(t *testing.T) {
 	cases := map[string]bool{
 		"pkg/upgrade/surge.go":                    true,
 		"docs/decisions/README.md":                true,

@@ -29,7 +29,7 @@ func completionFaults(text string, mode os.FileMode) []string {
 	)
 }
 
-func TestCompletionScript(t *testing.T) {
+func TestCompletionScriptIsExecutableAndCallsPlugin(t *testing.T) {
 	const name = "kubectl_complete-nodeupgrade"
 	info, err := os.Stat(filepath.Join(repoRoot(t), name))
 	if err != nil {
@@ -90,7 +90,7 @@ func makeTargetsIn(text string) []string {
 	return names
 }
 
-func TestMakeTargets(t *testing.T) {
+func TestMakefileHasEachTargetThatDocsName(t *testing.T) {
 	names := []string{
 		"build", "test", "verify", "demo", "cluster", "bench", "tools", "controlplane",
 		"fuzz", "update-golden", "install", "clean", "help",

@@ -70,7 +70,7 @@ func TestSameSeedGivesSameResizes(t *testing.T) {
 	}
 }
 
-func TestResizeString(t *testing.T) {
+func TestResizeIsDescribedWithAppliedChangeAndActor(t *testing.T) {
 	cases := map[string]struct {
 		deed resize
 		want string

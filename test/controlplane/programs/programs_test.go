@@ -148,9 +148,8 @@ func TestProgramsKnowTheirVersion(t *testing.T) {
 	}
 }
 
-// TestBuildUsesTheMakefilesFlags checks that builds use the Makefile's flags. Otherwise packages that the product and the control
-// plane share are compiled twice.
-func TestBuildUsesTheMakefilesFlags(t *testing.T) {
+// TestBuildUsesGoFlagsOfMakefile: otherwise packages that the product and the control plane share are compiled twice.
+func TestBuildUsesGoFlagsOfMakefile(t *testing.T) {
 	root, err := Root(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +192,7 @@ func TestPackagesToCompileAreListed(t *testing.T) {
 	}
 }
 
-func TestProgressText(t *testing.T) {
+func TestProgressShowsCompiledPackagesAndTimeLeft(t *testing.T) {
 	work := map[string]int64{"a": 100, "b": 100, "c": 200}
 	for name, test := range map[string]struct {
 		work     map[string]int64
