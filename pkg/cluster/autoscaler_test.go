@@ -11,9 +11,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// TestExplainMissingAutoscaler checks GKE G80: a recent status counts if it names the group, or if the group's
-// tags enable auto-discovery.
-func TestExplainMissingAutoscaler(t *testing.T) {
+// TestMissingAutoscalerIsExplained checks GKE G80: a recent status counts if it names the group, or if the group's tags enable
+// auto-discovery.
+func TestMissingAutoscalerIsExplained(t *testing.T) {
 	now := time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
 	young, old := "2026-01-02 15:00:00.123456789 +0000 UTC", "2026-01-02 14:00:00 +0000 UTC"
 	const plain = "NodeGroups:\n  Name:        workers\n  Health:      Healthy\n"

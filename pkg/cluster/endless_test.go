@@ -79,8 +79,8 @@ func TestWatchFailsIfServerNeverAnswersLists(t *testing.T) {
 	}
 }
 
-// TestLeaseThatCannotBeWritten refuses each write of a free lease except the dry run. The election must end with the reason.
-func TestLeaseThatCannotBeWritten(t *testing.T) {
+// TestElectionEndsIfLeaseCannotBeWritten: each write of a free lease fails except the dry run. The error has the reason.
+func TestElectionEndsIfLeaseCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	const lease = `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"l","namespace":"kube-system","resourceVersion":"5"},"spec":{}}`
 	c := connectTo(t, func(w http.ResponseWriter, r *http.Request) {

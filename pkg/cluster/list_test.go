@@ -82,9 +82,8 @@ func TestListReadsProtobufJSONAndPages(t *testing.T) {
 	}
 }
 
-// TestListOfTruncatedAnswer checks that a truncated answer leads to an error wherever it ends, so
-// that a part of a cluster is never taken for the whole.
-func TestListOfTruncatedAnswer(t *testing.T) {
+// TestTruncatedListIsAnError: the answer ends anywhere, so that a part of a cluster is never taken for the whole.
+func TestTruncatedListIsAnError(t *testing.T) {
 	whole := encoded(t, 3)
 	end := bytes.LastIndex(whole, []byte("web-2")) + len("web-2") // after this position there are only empty fields
 	for cut := range end {
@@ -95,7 +94,7 @@ func TestListOfTruncatedAnswer(t *testing.T) {
 	}
 }
 
-func TestListOfInvalidAnswer(t *testing.T) {
+func TestInvalidListIsAnError(t *testing.T) {
 	list1 := func(list ...byte) []byte { return append([]byte{'k', '8', 's', 0, 2<<3 | 2, byte(len(list))}, list...) }
 	cases := map[string][]byte{
 		"a number for an item":    list1(2<<3, 1),

@@ -138,9 +138,8 @@ func testBackgroundForbidden(t *testing.T, s *space) {
 	}
 }
 
-// TestReadObjectsFromUnreachableServer checks that the result is an error, and not an empty
-// cluster.
-func TestReadObjectsFromUnreachableServer(t *testing.T) {
+// TestReadObjectsFailsIfServerIsUnreachable: the result must not be an empty cluster.
+func TestReadObjectsFailsIfServerIsUnreachable(t *testing.T) {
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"})
 	must(t, err)
 	if _, err := ReadObjects(t.Context(), client, inventory.ForForecasts); err == nil || apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), "listing ") {

@@ -77,9 +77,9 @@ func TestReadObjectsListsEachKindOnce(t *testing.T) {
 	}
 }
 
-// TestReadObjectsWithForbiddenOrMissingKinds checks three cases: an optional kind that may not be listed is unread, a required one is an error, and
-// a kind that the cluster lacks has no objects.
-func TestReadObjectsWithForbiddenOrMissingKinds(t *testing.T) {
+// TestReadObjectsFailsOnlyForRequiredKinds: an optional kind that may not be listed is unread, and a kind that the cluster lacks has no
+// objects.
+func TestReadObjectsFailsOnlyForRequiredKinds(t *testing.T) {
 	t.Parallel()
 	claims := "/api/v1/persistentvolumeclaims"
 	s := &listServer{forbidden: []string{claims, "/api/v1/namespaces/kube-system/configmaps/descheduler"}, absent: []string{

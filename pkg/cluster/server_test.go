@@ -27,9 +27,8 @@ import (
 // waitLimit is much longer than any wait here on a busy machine.
 const waitLimit = time.Minute
 
-// TestClusterAccessOnARealAPIServer tests what fakes do not have: preconditions, conflicts, budgets and watches of a
-// real API server.
-func TestClusterAccessOnARealAPIServer(t *testing.T) {
+// TestClusterAccessWorksWithRealAPIServer checks what fakes do not have: preconditions, conflicts, budgets and watches.
+func TestClusterAccessWorksWithRealAPIServer(t *testing.T) {
 	c := controlplane.ForTest(t, controlplane.Options{})
 	tests := map[string]func(*testing.T, *space){
 		"watch":                testWatch,

@@ -159,8 +159,7 @@ func (s *space) allow(t *testing.T, user string, rules []rbacv1.PolicyRule) {
 	})
 }
 
-// TestWatchIfServerFails checks that the wait ends with the last error.
-func TestWatchIfServerFails(t *testing.T) {
+func TestWatchReturnsLastErrorOfServer(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "out of order", http.StatusInternalServerError)
 	}))
@@ -280,8 +279,7 @@ func testReadPages(t *testing.T, s *space) {
 	}
 }
 
-// TestReadIfServerFails checks that the error names the kind.
-func TestReadIfServerFails(t *testing.T) {
+func TestReadFailsIfOneListFails(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/pods") {
 			http.Error(w, "out of order", http.StatusInternalServerError)

@@ -9,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// TestPreStopHookSleepAndServingTimes checks how long a hook sleeps, and how long its container serves during it if that is known.
-func TestPreStopHookSleepAndServingTimes(t *testing.T) {
+// TestSleepAndServingTimesAreReadFromPreStopHook: the serving time is how long the container serves during the hook, if that is known.
+func TestSleepAndServingTimesAreReadFromPreStopHook(t *testing.T) {
 	exec := func(words ...string) *corev1.LifecycleHandler {
 		return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: words}}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-func TestDeploymentStrategiesThatCauseOutage(t *testing.T) {
+func TestDeploymentStrategiesThatCauseOutageAreFound(t *testing.T) {
 	rolling := func(surge, unavailable string) appsv1.DeploymentStrategy {
 		s, u := intstr.Parse(surge), intstr.Parse(unavailable)
 		return appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &s, MaxUnavailable: &u}}

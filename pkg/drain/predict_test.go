@@ -16,7 +16,7 @@ import (
 
 type budgetChange = func(*policyv1.PodDisruptionBudget)
 
-func TestBudgetsCoveringAPod(t *testing.T) {
+func TestBudgetsThatCoverPodAreFound(t *testing.T) {
 	matching := func(labels map[string]string) budgetChange {
 		return build.Selecting(&metav1.LabelSelector{MatchLabels: labels})
 	}
@@ -152,7 +152,7 @@ func TestPredictionContainsItsBudget(t *testing.T) {
 	}
 }
 
-func TestBudgetsThatNeverAllowEvictions(t *testing.T) {
+func TestBudgetsThatNeverAllowEvictionsAreFound(t *testing.T) {
 	never := func(b *policyv1.PodDisruptionBudget) { b.Status.ObservedGeneration = 0 }
 	cases := map[string]struct {
 		budget []budgetChange
@@ -179,7 +179,7 @@ func TestBudgetsThatNeverAllowEvictions(t *testing.T) {
 
 // Until the disruption controller has counted an eviction, the budget seems to have more healthy pods than it needs.
 // The text must not read as if the budget were open.
-func TestObstacleTextDuringEvictions(t *testing.T) {
+func TestObstacleTextCountsPodsBeingEvicted(t *testing.T) {
 	const want = "PDB shop/web allows no disruption (needs 3 healthy, has 5, 2 of them being evicted)"
 	obstacle := drain.Obstacle{Kind: drain.BudgetSpent, Budget: types.NamespacedName{Namespace: "shop", Name: "web"}, Need: 3, Have: 5}
 	if got := obstacle.String(); got != want {

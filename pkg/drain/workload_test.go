@@ -32,8 +32,8 @@ func TestWorkloadIsFoundFromOwnerOfPod(t *testing.T) {
 	}
 }
 
-// TestIsForeignJob decides by the pod's restart policy and its controller.
-func TestIsForeignJob(t *testing.T) {
+// TestPodOfForeignJobIsRecognized decides by the pod's restart policy and its controller.
+func TestPodOfForeignJobIsRecognized(t *testing.T) {
 	owned := func(version, kind string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
 			build.OwnedBy(kind, "one")(pod)
@@ -84,9 +84,8 @@ func behind() drain.Facts {
 	}})
 }
 
-// TestLastReadyPod checks the prediction for pods without a budget (kubernetes#31487): the last ready pod of a workload
-// behind a Service stays, and all others may leave.
-func TestLastReadyPod(t *testing.T) {
+// TestLastReadyPodBehindServiceStays checks pods without a budget (kubernetes#31487). All other pods of the workload may leave.
+func TestLastReadyPodBehindServiceStays(t *testing.T) {
 	deleted := func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)} }
 	unready, failed := build.Unready, build.Phase(corev1.PodFailed)
 	for name, c := range map[string]struct {

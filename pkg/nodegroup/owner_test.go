@@ -69,8 +69,7 @@ func TestOwnersOfNodesAreRecognized(t *testing.T) {
 	}
 }
 
-// TestOwnerOfAll: there is an owner only if all nodes have the same one.
-func TestOwnerOfAll(t *testing.T) {
+func TestGroupHasOwnerOnlyIfAllNodesHaveIt(t *testing.T) {
 	member := func(labels map[string]string) nodegroup.Member {
 		return nodegroup.Member{Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: labels}}}
 	}

@@ -46,7 +46,7 @@ func TestSetFenceKeepsExistingCordon(t *testing.T) {
 	}
 }
 
-func TestTaintOfEKS(t *testing.T) {
+func TestFenceTaintOfAWSIsThatOfEKS(t *testing.T) {
 	want := corev1.Taint{Key: "eks.amazonaws.com/nodegroup", Value: "unschedulable", Effect: corev1.TaintEffectNoSchedule}
 	if got := nodegroup.FenceTaint("aws"); got != want {
 		t.Errorf("E30: got %v, want %v", got, want)

@@ -305,9 +305,8 @@ func TestManagedDrainsIgnoreDrainLabel(t *testing.T) {
 	}
 }
 
-// TestDoNotDisruptFindings checks the finding about a pod whose owner asks autoscalers not to disrupt it. It names the
-// annotation, and the pod as the blocker only if the drain waits for it.
-func TestDoNotDisruptFindings(t *testing.T) {
+// TestDoNotDisruptFindingTellsIfDrainWaits: it names the annotation, and the pod as the blocker only if the drain waits for it.
+func TestDoNotDisruptFindingTellsIfDrainWaits(t *testing.T) {
 	for respect, want := range map[bool]struct{ says, blocker string }{
 		false: {"evicted like any other", ""},
 		true:  {"waits until it has finished", "pod shop/web-0 (do-not-disrupt)"},
@@ -338,7 +337,7 @@ func static(pod *corev1.Pod) {
 	pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}
 }
 
-func TestPodFindingsOnOutdatedNodes(t *testing.T) {
+func TestPodsOnOutdatedNodesHaveExpectedFindings(t *testing.T) {
 	for name, c := range podCases() {
 		t.Run(name, func(t *testing.T) {
 			if got := formatFindings(preflight.CheckUpgrade(c.world("old"), preflight.Facts{})); !slices.Equal(got, c.want) {

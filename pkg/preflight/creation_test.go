@@ -7,9 +7,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 )
 
-// TestPodCreationRefusalsAndRemedies uses the API server's messages, which TestRefusedPodCreationsAreExplained of pkg/cluster reads from a real one. If one more pod
-// would exceed a quota, the refusal is permanent only if the new pod comes first, or if more is used than allowed already.
-func TestPodCreationRefusalsAndRemedies(t *testing.T) {
+// TestRefusalOfPodCreationHasItsRemedy uses the API server's messages, which TestRefusedPodCreationsAreExplained of pkg/cluster reads from
+// a real one. If one more pod would exceed a quota, the refusal is permanent only if the new pod comes first, or if more is used than
+// allowed already.
+func TestRefusalOfPodCreationHasItsRemedy(t *testing.T) {
 	quota := func(used, limited string) string {
 		return `pods "web-x" is forbidden: exceeded quota: q, requested: pods=1,requests.cpu=500m, used: ` + used + ", limited: " + limited
 	}

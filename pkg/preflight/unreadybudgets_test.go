@@ -129,9 +129,8 @@ func TestClosedBudgetFindingsDependOnUnreadyPods(t *testing.T) {
 	}
 }
 
-// TestNeedsAllObjects checks that a pod with a claim needs all objects, and a pod with an open budget does not. So an upgrade
-// with open budgets starts without reading all pods.
-func TestNeedsAllObjects(t *testing.T) {
+// TestClaimsAndClosedBudgetsNeedAllObjects: an upgrade with open budgets starts without reading all pods.
+func TestClaimsAndClosedBudgetsNeedAllObjects(t *testing.T) {
 	claim := build.Volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}})
 	directory := build.Volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
 	for want, volume := range map[bool]func(*corev1.Pod){true: claim, false: directory} {

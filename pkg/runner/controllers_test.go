@@ -198,8 +198,7 @@ func TestControllersAreReadAgain(t *testing.T) {
 	}
 }
 
-// TestControllersWithoutReader checks that nothing is read or due without a reader.
-func TestControllersWithoutReader(t *testing.T) {
+func TestNoControllerIsReadWithoutReader(t *testing.T) {
 	s, _ := newControllerRun(t)
 	s.Controllers = nil
 	s.readControllers(t.Context(), &upgrade.Step{Unscaled: workloads(1)})

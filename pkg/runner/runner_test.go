@@ -65,7 +65,7 @@ func TestRunReplacesEveryNode(t *testing.T) {
 	})
 }
 
-func TestRunWithNothingToDo(t *testing.T) {
+func TestRunWithNothingToDoSendsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 0)
 		runToSuccess(t, s.runner())

@@ -74,10 +74,9 @@ func TestMachineIsTerminatedAfterTargetIsDrained(t *testing.T) {
 	})
 }
 
-// TestLoadBalancerTargetsThatCannotBeRead checks that an empty node stays while its targets cannot be read, because it may still get
-// requests. The error is reported, and the upgrade stops at the time limit for new nodes. If the read is refused, the upgrade
-// ends immediately.
-func TestLoadBalancerTargetsThatCannotBeRead(t *testing.T) {
+// TestNodeStaysIfItsLoadBalancerTargetsCannotBeRead: the node may still get requests. The error is reported, and the upgrade stops at the
+// time limit for new nodes. If the read is refused, the upgrade ends immediately.
+func TestNodeStaysIfItsLoadBalancerTargetsCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		denied := errors.New("denied")

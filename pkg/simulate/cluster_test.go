@@ -194,7 +194,7 @@ func TestEvictionSpendsBudgetUntilReplacementIsReady(t *testing.T) {
 	}
 }
 
-func TestEvictionOfAPodThatMoved(t *testing.T) {
+func TestActionOnReplacedObjectHasOutcomeMoved(t *testing.T) {
 	cluster := simulate.New(twoNodes(build.Pod("web-0")))
 	for name, action := range map[string]nodegroup.Action{
 		"another UID":  schedule.Eviction{Namespace: build.Namespace, Pod: "web-0", UID: "other", Node: "old-a-1"},
@@ -350,7 +350,7 @@ func manyPods() simulate.Spec {
 	return spec
 }
 
-func TestTwoRunsAreEqual(t *testing.T) {
+func TestSimulationsOfSameClusterAreEqual(t *testing.T) {
 	first := steps(t, manyPods())
 	if !strings.Contains(first, "evict pod shop/web-00") || !strings.Contains(first, "terminate instance i-old-a-1") {
 		t.Errorf("the run does not do what an upgrade does:\n%s", first)

@@ -13,7 +13,7 @@ import (
 
 // The forecast of an upgrade that waits without an end contains what the upgrade waits for, but no time at which it
 // ends.
-func TestForecastOfAnEndlessWait(t *testing.T) {
+func TestForecastOfEndlessWaitHasNoEndTime(t *testing.T) {
 	revision := nodegroup.Revision{ID: "image=v2", Name: "image=v2"}
 	spec := Spec{
 		Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Outdated: func(*corev1.Node) bool { return true },

@@ -240,7 +240,7 @@ func TestRandomNodeOrdersWidenForecast(t *testing.T) {
 }
 
 // A managed group without outdated nodes has nothing to replace and no surplus node to remove.
-func TestForecastOfAManagedGroupThatIsCurrent(t *testing.T) {
+func TestForecastOfCurrentManagedGroupReplacesNothing(t *testing.T) {
 	spec := shop()
 	for i := range spec.Group.Instances {
 		spec.Group.Instances[i].Outdated = false
@@ -430,7 +430,7 @@ func TestQuotaRefusesSurgePod(t *testing.T) {
 
 // Pods whose template names an outdated node start there again until the drain is given up. When the node is gone,
 // none of them is left.
-func TestTemplatesThatNameANode(t *testing.T) {
+func TestPodsThatNameOutdatedNodeStartThereAgain(t *testing.T) {
 	for _, c := range []struct {
 		timeout record.OnTimeout
 		ends    record.Result

@@ -18,7 +18,7 @@ func podReadyAfter(app, name string, d time.Duration) *corev1.Pod {
 	return build.Pod(name, build.App(app), started(start.Add(-time.Hour), d))
 }
 
-func TestReadyTimesFromWorkload(t *testing.T) {
+func TestReadyTimeIsMedianOfWorkload(t *testing.T) {
 	cases := map[string]struct {
 		pods []*corev1.Pod
 		want time.Duration
@@ -44,7 +44,7 @@ func TestReadyTimesFromWorkload(t *testing.T) {
 	}
 }
 
-func TestBootTimesFromNodes(t *testing.T) {
+func TestBootTimeIsMeasuredFromNodes(t *testing.T) {
 	booted := func(took time.Duration) *corev1.Node {
 		return build.Node("n", "a", func(n *corev1.Node) {
 			n.CreationTimestamp = metav1.Time{Time: start}
@@ -72,7 +72,7 @@ func TestBootTimesFromNodes(t *testing.T) {
 	}
 }
 
-func TestBootTimesFromCloud(t *testing.T) {
+func TestBootTimeIsMeasuredFromLaunchInCloud(t *testing.T) {
 	node := build.Node("n", "a", func(n *corev1.Node) {
 		n.Spec.ProviderID = "aws:///a/i-1"
 		n.CreationTimestamp = metav1.Time{Time: start}
@@ -97,7 +97,7 @@ func TestBootTimesFromCloud(t *testing.T) {
 	}
 }
 
-func TestLeaveTimeFromTerminations(t *testing.T) {
+func TestLeaveTimeIsMedianOfTerminations(t *testing.T) {
 	cases := map[string]struct {
 		given, want time.Duration
 		took        []time.Duration

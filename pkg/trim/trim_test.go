@@ -117,7 +117,7 @@ func TestTrimmedNodeLosesOnlyUnusedFields(t *testing.T) {
 	}
 }
 
-func TestTrimNamespacesAndBudgets(t *testing.T) {
+func TestTrimmedNamespaceAndBudgetKeepUsedFields(t *testing.T) {
 	ending := &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: "shop", ResourceVersion: "7", Labels: map[string]string{"a": "b"}},
 		Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating},

@@ -51,7 +51,7 @@ func TestTrimPodKeepsForecastFields(t *testing.T) {
 	}
 }
 
-func TestTrimPodWithoutRequests(t *testing.T) {
+func TestTrimmedPodWithoutRequestsHasNoContainers(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{Name: "app", Image: "app:1"}},
 		Affinity:   &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1}}}},

@@ -94,9 +94,9 @@ func TestLastReadyPodWithoutBudgetWaits(t *testing.T) {
 	}
 }
 
-// TestLastReadyUnderABudget: even under a weak budget, the last ready pod of a workload does not leave at once (A6).
+// TestLastReadyPodUnderWeakBudgetWaits: even under a weak budget, the last ready pod of a workload does not leave at once (A6).
 // A slow starter has the time that it usually takes (A7).
-func TestLastReadyUnderABudget(t *testing.T) {
+func TestLastReadyPodUnderWeakBudgetWaits(t *testing.T) {
 	a, b, starting := free("a"), free("b"), build.Pod("starting", build.App("free"), build.Unready)
 	weak := func(in schedule.Input) schedule.Input {
 		in.Budgets = drain.NewBudgets([]*policyv1.PodDisruptionBudget{build.Budget("free", build.Counts(3, 3, 0))}).WithLastReady(in.Workloads)
