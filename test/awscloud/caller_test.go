@@ -156,8 +156,8 @@ func TestSimulatePrincipalPolicyFollowsPolicies(t *testing.T) {
 	}
 }
 
-// TestSimulationOfUnknownPrincipals checks that principals unknown to IAM and invalid arguments are refused.
-func TestSimulationOfUnknownPrincipals(t *testing.T) {
+// TestSimulationRefusesUnknownPrincipals: invalid arguments are refused, too.
+func TestSimulationRefusesUnknownPrincipals(t *testing.T) {
 	c, _ := start(t, awscloud.Options{})
 	const role = "arn:aws:iam::123456789012:role/team/operator"
 	setPolicies(t, c, awscloud.Caller{ARN: "arn:aws:sts::123456789012:assumed-role/operator/alice", Principal: role}, allowStatement(`"iam:*"`))

@@ -66,7 +66,7 @@ func TestInstanceIsLaunchedInZoneWithFewestInstances(t *testing.T) {
 	}
 }
 
-func TestWhichInstancesAShrinkingGroupTerminates(t *testing.T) {
+func TestShrinkingGroupChoosesInstancesToTerminate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		members string
 		desired int
@@ -148,7 +148,7 @@ func TestShrinkingGroupKeepsProtectedInstances(t *testing.T) {
 	})
 }
 
-func TestMaximumSizeDuringZoneRebalance(t *testing.T) {
+func TestMaximumSizeGrowsDuringZoneRebalance(t *testing.T) {
 	for maximum, want := range map[int]int{1: 2, 9: 10, 20: 22, 35: 38} {
 		if got := maxDuringRebalance(maximum); got != want {
 			t.Errorf("of %d: got %d, want %d", maximum, got, want)
@@ -244,7 +244,7 @@ func TestNodeLabelsAreReadFromUserData(t *testing.T) {
 	}
 }
 
-func TestZoneID(t *testing.T) {
+func TestZoneIDIsDerivedFromZoneName(t *testing.T) {
 	for zone, want := range map[string]string{"us-east-1a": "use1-az1", "eu-central-1c": "euc1-az3", "us-gov-west-1b": "usgw1-az2"} {
 		if got := zoneID(zone); got != want {
 			t.Errorf("of %s: got %s, want %s", zone, got, want)

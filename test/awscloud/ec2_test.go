@@ -65,7 +65,7 @@ func TestDescribeInstancesFiltersAndPages(t *testing.T) {
 	equal(t, "in the empty zone", len(instances(none)), 0)
 }
 
-func TestDescribeInstancesRefuses(t *testing.T) {
+func TestDescribeInstancesRefusesInvalidRequests(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1}, nil)
 	known, unknown := status(t, c).Instances[0].ID, "i-0123456789abcdef0"
@@ -152,7 +152,7 @@ func TestNewInstanceBecomesKnown(t *testing.T) {
 	}
 }
 
-func TestDescribeLaunchTemplates(t *testing.T) {
+func TestDescribeLaunchTemplatesFindsTemplatesByIDAndName(t *testing.T) {
 	c, template := start(t, shortTimes())
 	other := c.AddTemplate("other", version("ami-old"))
 	if err := c.SetDefaultVersion(template, 2); err != nil {
@@ -170,7 +170,7 @@ func TestDescribeLaunchTemplates(t *testing.T) {
 	wantCode(t, err, "InvalidLaunchTemplateName.NotFoundException")
 }
 
-func TestDescribeLaunchTemplateVersions(t *testing.T) {
+func TestDescribeLaunchTemplateVersionsFiltersAndPages(t *testing.T) {
 	c, template := start(t, shortTimes())
 	numbers := func(in *ec2.DescribeLaunchTemplateVersionsInput) (list []int64) {
 		in.LaunchTemplateId = aws.String(template)
@@ -220,7 +220,7 @@ func TestLaunchTemplateAliasFollowsTheParameter(t *testing.T) {
 	equal(t, "launched", status(t, c).Instances[0].Image, "ami-newer")
 }
 
-func TestCreateLaunchTemplateVersion(t *testing.T) {
+func TestCreateLaunchTemplateVersionIsIdempotent(t *testing.T) {
 	c, template := start(t, shortTimes())
 	in := &ec2.CreateLaunchTemplateVersionInput{
 		LaunchTemplateId: aws.String(template), SourceVersion: aws.String("1"), ClientToken: aws.String("token"), VersionDescription: aws.String("upgrade"),
@@ -244,7 +244,7 @@ func TestCreateLaunchTemplateVersion(t *testing.T) {
 	wantCode(t, err, "IdempotentParameterMismatch")
 }
 
-func TestCreateLaunchTemplateVersionRefuses(t *testing.T) {
+func TestCreateLaunchTemplateVersionRefusesInvalidRequests(t *testing.T) {
 	c, template := start(t, shortTimes())
 	for name, tc := range map[string]struct {
 		change func(*ec2.CreateLaunchTemplateVersionInput)

@@ -172,7 +172,7 @@ func TestUpdateVersionIsRefused(t *testing.T) {
 	}
 }
 
-func TestSecondUpdateRequestDuringAnUpdate(t *testing.T) {
+func TestSecondUpdateRequestJoinsOrIsRefused(t *testing.T) {
 	t.Run("the same token is the same update", func(t *testing.T) {
 		m, first := startHeldUpdate(t, awscloud.EKSOptions{})
 		again := must(m.requestUpdate(token("a")))(t)

@@ -195,7 +195,7 @@ func terminateFirst(t *testing.T, c *awscloud.Cloud) (id string) {
 	return id
 }
 
-func TestUpdateGroupSizes(t *testing.T) {
+func TestUpdateGroupChecksSizes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		in     as.UpdateAutoScalingGroupInput
 		want   [3]int // min, max, desired
@@ -245,7 +245,7 @@ func TestUpdateGroupRefusesUnmodelledMembers(t *testing.T) {
 	}
 }
 
-func TestUpdateGroupTemplate(t *testing.T) {
+func TestNewInstancesUseUpdatedTemplate(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1}, func(s *awscloud.GroupSpec) { s.Template.Version = "1" })
 	must(scaling(c).UpdateAutoScalingGroup(t.Context(), &as.UpdateAutoScalingGroupInput{
@@ -256,7 +256,7 @@ func TestUpdateGroupTemplate(t *testing.T) {
 	equal(t, "versions", [2]string{s.Instances[0].TemplateVersion, s.Instances[1].TemplateVersion}, [2]string{"1", "2"})
 }
 
-func TestSetDesiredCapacityRefuses(t *testing.T) {
+func TestSetDesiredCapacityRefusesSizesOutOfBounds(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1, 1, 1}, func(s *awscloud.GroupSpec) { s.Min, s.Max = 2, 4 })
 	for n, want := range map[int]string{
@@ -287,7 +287,7 @@ func TestShrinkingObeysTheDefaultPolicyAndProtection(t *testing.T) {
 	equal(t, "zones", counts(s), [3]int{2, 0, 1})
 }
 
-func TestSetInstanceProtectionRefuses(t *testing.T) {
+func TestSetInstanceProtectionRefusesForeignAndLeavingInstances(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1}, func(s *awscloud.GroupSpec) { s.TerminatingHook = time.Hour })
 	protect := func(id string) string {
@@ -371,7 +371,7 @@ func TestSuspendedRebalanceMovesNothing(t *testing.T) {
 	equal(t, "the group", status(t, c), before)
 }
 
-func TestNoCapacityInOneZone(t *testing.T) {
+func TestInstanceIsLaunchedInZoneWithCapacity(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1, 1, 0}, nil)
 	c.LimitCapacity(zoneC, 0)
@@ -493,7 +493,7 @@ func TestTimelineHasEachSize(t *testing.T) {
 	}
 }
 
-func TestLaunchConfigurationGroup(t *testing.T) {
+func TestGroupLaunchesFromLaunchConfiguration(t *testing.T) {
 	c, _ := start(t, shortTimes())
 	c.AddLaunchConfiguration("lc-1", version("ami-old"))
 	addGroup(t, c, "", []int{1}, func(s *awscloud.GroupSpec) {

@@ -21,7 +21,7 @@ func launchIn(zone string, n int32, token string) *as.LaunchInstancesInput {
 	}
 }
 
-func TestLaunchInstancesInANamedZone(t *testing.T) {
+func TestLaunchInstancesUsesNamedZone(t *testing.T) {
 	o := shortTimes()
 	o.Boot = time.Hour
 	c, template := start(t, o)
@@ -85,7 +85,7 @@ func TestLaunchInstancesContinuesIfClientDisconnects(t *testing.T) {
 	await(t, c, "the launch", func(s awscloud.GroupStatus) bool { return s.Desired == 4 })
 }
 
-func TestLaunchInstancesWithoutCapacity(t *testing.T) {
+func TestLaunchInstancesReportsMissingCapacity(t *testing.T) {
 	for name, tc := range map[string]struct {
 		retry   at.RetryStrategy
 		desired int
@@ -171,9 +171,8 @@ func TestLaunchInstancesRejectsInvalidRequests(t *testing.T) {
 	}
 }
 
-// TestLaunchInstancesAfterARefusal checks that a refused call does not use its token. The same call succeeds once the reason
-// for the refusal is gone.
-func TestLaunchInstancesAfterARefusal(t *testing.T) {
+// TestRefusedLaunchDoesNotUseItsToken: the same call succeeds once the reason for the refusal is gone.
+func TestRefusedLaunchDoesNotUseItsToken(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1, 1, 1}, func(s *awscloud.GroupSpec) { s.Max = 3 })
 	_, err := scaling(c).LaunchInstances(t.Context(), launchIn(zoneA, 1, "t"))
@@ -183,7 +182,7 @@ func TestLaunchInstancesAfterARefusal(t *testing.T) {
 	equal(t, "desired", status(t, c).Desired, 4)
 }
 
-func TestLaunchWithoutAFreeAddress(t *testing.T) {
+func TestLaunchFailsWithoutFreeAddress(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1, 1, 1}, func(s *awscloud.GroupSpec) { s.Suspended = append(s.Suspended, "Terminate") })
 	c.SetFreeAddresses(zoneC, 1)
@@ -199,7 +198,7 @@ func TestLaunchWithoutAFreeAddress(t *testing.T) {
 	equal(t, "free", free(), 0)
 }
 
-func TestLaunchInstancesBySubnetAndZoneID(t *testing.T) {
+func TestLaunchInstancesAcceptsSubnetOrZoneID(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1, 1, 1}, nil)
 	byID := launchIn("", 1, "id")

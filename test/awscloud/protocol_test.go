@@ -79,9 +79,9 @@ func filled(t reflect.Type) reflect.Value {
 	return v
 }
 
-// TestQueryProtocolRoundTrip checks every modelled operation of Auto Scaling, with every field of its request and answer. The
-// stand-in reads what the SDK wrote, and the SDK reads what the stand-in wrote.
-func TestQueryProtocolRoundTrip(t *testing.T) {
+// TestQueryProtocolKeepsEveryField checks every modelled operation of Auto Scaling. The stand-in reads what the SDK wrote, and the SDK
+// reads what the stand-in wrote.
+func TestQueryProtocolKeepsEveryField(t *testing.T) {
 	for op := range autoscalingOperations() {
 		t.Run(op, func(t *testing.T) {
 			var answer any
@@ -134,7 +134,7 @@ func TestQueryProtocolDistinguishesEmptyFromAbsent(t *testing.T) {
 	}
 }
 
-func TestDecodeQueryRefuses(t *testing.T) {
+func TestDecodeQueryRefusesUnknownParameters(t *testing.T) {
 	for name, tc := range map[string]struct{ query, want string }{
 		"an unknown parameter":  {"Colour=red", `"Colour" is unknown`},
 		"an unknown member":     {"LaunchTemplate.Colour=red", `"LaunchTemplate.Colour" is unknown`},

@@ -40,7 +40,7 @@ func TestProgramWithEnvReachesSimulatedAWS(t *testing.T) {
 	equal(t, "account and ARN", [2]string{*out.Account, *out.Arn}, [2]string{"123456789012", "arn:aws:iam::123456789012:user/upgrader"})
 }
 
-func TestDescribeGroupsPages(t *testing.T) {
+func TestDescribeGroupsReturnsPages(t *testing.T) {
 	c, template := start(t, shortTimes())
 	for i := range 53 {
 		spec := awscloud.GroupSpec{Name: fmt.Sprintf("g%02d", i), Zones: []string{zoneA}, Max: 1, Template: awscloud.TemplateRef{ID: template}}
@@ -68,7 +68,7 @@ func TestDescribeGroupsPages(t *testing.T) {
 	equal(t, "too many ids", wantCode(t, err, "ValidationError"), "The number of instance ids that may be passed in is limited to 50")
 }
 
-func TestDescribeGroupsByNameAndTag(t *testing.T) {
+func TestDescribeGroupsFindsGroupsByNameAndTag(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1}, nil)
 	addGroup(t, c, template, nil, func(s *awscloud.GroupSpec) { s.Name, s.Tags = "h", map[string]string{"team": "red"} })

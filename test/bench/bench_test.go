@@ -10,7 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-func TestShortestPossibleDrainTime(t *testing.T) {
+func TestShortestDrainTimeDependsOnWindowAndWorkloads(t *testing.T) {
 	workload := fixture.Workload{Replicas: 8, Ready: 2 * second, Gone: 3 * second}
 	with := func(change func(*fixture.Workload)) []fixture.Workload {
 		changed := workload
@@ -40,7 +40,7 @@ func TestShortestPossibleDrainTime(t *testing.T) {
 	}
 }
 
-func TestShortestPossibleUpgradeTimeInACloud(t *testing.T) {
+func TestShortestUpgradeTimeDependsOnSurgeAndWindow(t *testing.T) {
 	cases := map[string]struct {
 		surge, window int
 		want          time.Duration
@@ -77,7 +77,7 @@ func TestRequestsAreCountedByKind(t *testing.T) {
 	}
 }
 
-func TestTimeUntilBlockedNodeIsReported(t *testing.T) {
+func TestTimeUntilReportOfBlockedNodeIsMeasured(t *testing.T) {
 	const began = `W1121 a warning of a library
 {"time":"2026-03-02T09:00:00Z","type":"node","node":"other","state":"draining","text":"node other draining 1 pod"}
 {"time":"2026-03-02T09:00:01Z","type":"node","node":"n1","state":"draining","text":"node n1 draining 1 pod"}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestTableOfCPUTimePerComponent(t *testing.T) {
+func TestCPUTimePerComponentIsTabulated(t *testing.T) {
 	cpus := map[string]time.Duration{"kube-apiserver": 9 * second, "etcd": 3 * second, "kube-controller-manager": 2 * second, "kube-scheduler": second, "kwok": 4 * second}
 	without := maps.Clone(cpus)
 	delete(without, "kwok")
@@ -65,7 +65,7 @@ func TestMachineCPUTimeIsReadFromProcStat(t *testing.T) {
 	}
 }
 
-func TestCPULoadBetweenTwoMoments(t *testing.T) {
+func TestCPULoadIsMeasuredBetweenTwoMoments(t *testing.T) {
 	before := load{map[string]time.Duration{"etcd": second, "kwok": second}, 100, 1000}
 	cases := map[string]struct {
 		before, after load

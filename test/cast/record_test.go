@@ -65,7 +65,7 @@ func TestRunRecordsTerminalOutput(t *testing.T) {
 	}
 }
 
-func TestRunWithoutProgram(t *testing.T) {
+func TestRunFailsIfProgramIsMissing(t *testing.T) {
 	if _, err := New().Run("missing", exec.CommandContext(t.Context(), "/missing/program")); err == nil || !strings.Contains(err.Error(), `starting "missing" on a terminal`) {
 		t.Errorf("the error is %v", err)
 	}

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// TestPodsNodesAndEvictions runs all subtests on one cluster, each with its own namespace and nodes.
-func TestPodsNodesAndEvictions(t *testing.T) {
+// TestControlPlaneSimulatesPodsAndNodes runs all subtests on one cluster, each with its own namespace and nodes.
+func TestControlPlaneSimulatesPodsAndNodes(t *testing.T) {
 	t.Parallel()
 	c := ForTest(t, Options{})
 	for name, test := range map[string]func(*testing.T, *space){

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestCPUTime(t *testing.T) {
+func TestProcessCPUTimeIsReadFromStat(t *testing.T) {
 	for name, test := range map[string]struct {
 		stat  string
 		want  time.Duration
@@ -27,7 +27,7 @@ func TestCPUTime(t *testing.T) {
 	}
 }
 
-func TestCPUOfProcesses(t *testing.T) {
+func TestCPUTimeOfRunningProcessesIsListed(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there is no /proc")
 	}

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestNodeFromSpec(t *testing.T) {
+func TestNodeObjectHasValuesOfItsSpec(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for name, test := range map[string]struct {
 		spec        NodeSpec
@@ -67,7 +67,7 @@ func TestNodeFromSpec(t *testing.T) {
 	}
 }
 
-func TestNodeWithMalformedQuantity(t *testing.T) {
+func TestNodeWithMalformedQuantityIsRejected(t *testing.T) {
 	if _, err := (NodeSpec{Name: "n", Memory: "much"}).toNode(1, time.Time{}); err == nil {
 		t.Error("a node with much memory was accepted")
 	}

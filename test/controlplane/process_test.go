@@ -29,7 +29,7 @@ func TestLastLinesReturnsNoMoreLinesThanRequested(t *testing.T) {
 	}
 }
 
-func TestErrorOfAnExitedProcess(t *testing.T) {
+func TestErrorOfExitedProcessContainsItsOutput(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
 		t.Skip(err)

@@ -12,9 +12,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestSampleOfInterruptedUpgrades interrupts three small upgrades at two points each: a usual one, one by EKS, and a blue-green one.
+// TestSampledUpgradesSurviveInterruption interrupts three small upgrades at two points each: a usual one, one by EKS, and a blue-green one.
 // "make crash" tries every point of larger upgrades.
-func TestSampleOfInterruptedUpgrades(t *testing.T) {
+func TestSampledUpgradesSurviveInterruption(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestSampleOfUpgradesWithConcurrentResizes runs four upgrades with rivals that begin early, and one upgrade whose record is lost.
+// TestSampledUpgradesSurviveConcurrentResizes runs four upgrades with rivals that begin early, and one upgrade whose record is lost.
 // "make rivals" runs twenty of each.
-func TestSampleOfUpgradesWithConcurrentResizes(t *testing.T) {
+func TestSampledUpgradesSurviveConcurrentResizes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")
 	}

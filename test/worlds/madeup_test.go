@@ -9,9 +9,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/worlds"
 )
 
-// TestUpgradesWithProvidersThatTheProductLacks checks upgrades of groups of two providers that the product does not have. Groups of the first provider have no
-// size. The second provider upgrades its groups itself, differently from EKS. The rules of all worlds apply.
-func TestUpgradesWithProvidersThatTheProductLacks(t *testing.T) {
+// TestUpgradesWithMadeUpProvidersSucceed checks upgrades of groups of two providers that the product does not have. Groups of the first
+// provider have no size. The second provider upgrades its groups itself, differently from EKS. The rules of all worlds apply.
+func TestUpgradesWithMadeUpProvidersSucceed(t *testing.T) {
 	for _, provider := range []string{"podscaler", "othercloud"} {
 		if slices.ContainsFunc(nodegroup.Providers(), func(p nodegroup.Info) bool { return p.Name == provider }) {
 			t.Errorf("provider %s is in the product, and should be made up", provider)
