@@ -187,8 +187,8 @@ func TestConnectCanBeInterrupted(t *testing.T) {
 	}
 }
 
-// TestStatusCompletesOneGroup checks that no second group is offered, because status takes one group.
-func TestStatusCompletesOneGroup(t *testing.T) {
+// TestStatusCompletionOffersOnlyOneGroup: status takes no second group.
+func TestStatusCompletionOffersOnlyOneGroup(t *testing.T) {
 	s := twoGroups()
 	s.serve(t)
 	for want, args := range map[string][]string{"blue\ngreen\n:4\n": {""}, ":4\n": {"blue", ""}} {

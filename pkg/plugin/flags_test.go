@@ -122,8 +122,7 @@ func TestContradictingFlagsAreRejected(t *testing.T) {
 	}
 }
 
-// TestIgnoredFlagsExist checks that each flag in the table of ignored flags still exists in some command.
-func TestIgnoredFlagsExist(t *testing.T) {
+func TestFlagsListedAsIgnoredExist(t *testing.T) {
 	root, f := newRoot(genericiooptions.NewTestIOStreamsDiscard())
 	have := map[string]bool{}
 	for _, cmd := range append(root.Commands(), root) {

@@ -108,8 +108,8 @@ func TestAutoProgressWithoutATerminalIsPlain(t *testing.T) {
 	}
 }
 
-// TestJSONProgress checks events against their schema. Events after the first step must have counts.
-func TestJSONProgress(t *testing.T) {
+// TestJSONProgressConsistsOfValidEvents: events after the first step must have counts.
+func TestJSONProgressConsistsOfValidEvents(t *testing.T) {
 	wantTypes := []string{"note", "phase", "node", "phase", "blocked", "waiting", "waiting", "waiting", "waiting", "phase"}
 	var got []string
 	for line := range strings.Lines(progressOutput(t, "json", showShortUpgrade)) {

@@ -36,7 +36,7 @@ func TestSimulatePrintsBuiltInExample(t *testing.T) {
 	golden(t, "testdata/simulate-progress.txt", stderr)
 }
 
-func TestSimulateExampleLacksAGroup(t *testing.T) {
+func TestSimulateRejectsGroupThatExampleLacks(t *testing.T) {
 	stdout, stderr, code := simulated(t, "", "nobody")
 	if want := `error: reading the built-in example: no node group "nobody"`; code != exitUsage || stdout != "" || !strings.HasPrefix(stderr, want) {
 		t.Errorf("exit code %d, stdout %q, stderr %q; want %d, nothing and %q", code, stdout, stderr, exitUsage, want)

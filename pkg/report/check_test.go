@@ -163,7 +163,7 @@ func TestPatchScriptWithoutCommandsNamesEachFinding(t *testing.T) {
 }
 
 // The line about rollouts is printed only if a command patches a pod template.
-func TestPatchesNoteRolloutsOfPodTemplates(t *testing.T) {
+func TestPatchesSayWhichCommandsStartARollout(t *testing.T) {
 	for fix, want := range map[string]bool{
 		`kubectl patch -n shop pdb web --type=merge -p '{"spec":{"maxUnavailable":1}}'`:                            false,
 		`kubectl create pdb -n shop --max-unavailable=1 web`:                                                       false,

@@ -217,7 +217,7 @@ func TestAutoscaledDrainsAtMostTwentyNodesTogether(t *testing.T) {
 }
 
 // G75: pods keep their own grace period up to a day, whether they are deleted or were evicted.
-func TestAutoscaledCapsGrace(t *testing.T) {
+func TestAutoscaledLimitsGracePeriodToADay(t *testing.T) {
 	two, day := int64(48*3600), int64(24*3600)
 	late := build.Pod("slow-0")
 	late.Spec.TerminationGracePeriodSeconds = &two

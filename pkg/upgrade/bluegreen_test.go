@@ -306,7 +306,7 @@ func TestSoakHoldsOnlyOutdatedNodes(t *testing.T) {
 }
 
 // G53: pods are deleted with their own grace period, limited to one hour.
-func TestBlueGreenCapsGrace(t *testing.T) {
+func TestBlueGreenLimitsGracePeriodToAnHour(t *testing.T) {
 	const hour = int64(3600)
 	for own, want := range map[int64]int64{hour - 1: 0, hour: 0, hour + 1: hour, 24 * hour: hour} { // 0 is the pod's own
 		w := deleting(t)

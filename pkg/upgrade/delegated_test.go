@@ -508,9 +508,9 @@ func TestDelegateJudgesByNodesWhenItsUpdateDisappears(t *testing.T) {
 	}
 }
 
-// TestDelegateLosesAFailedOperation: the cloud no longer shows an operation that has failed, and showed the end of the
-// one before long ago. Another operation begins.
-func TestDelegateLosesAFailedOperation(t *testing.T) {
+// TestDelegateBeginsNewOperationIfFailedOneDisappears: the cloud no longer shows the failed operation, and showed the end of the one
+// before it long ago.
+func TestDelegateBeginsNewOperationIfFailedOneDisappears(t *testing.T) {
 	s := newManagedScene(t, old("old-a-1"))
 	before := nodegroup.Operation{ID: "u0", State: nodegroup.OperationFailed, To: s.Group.Wanted, Began: start.Add(-time.Hour)}
 	s.Group.Managed.Operation = before

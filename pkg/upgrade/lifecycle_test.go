@@ -181,7 +181,7 @@ func TestConcurrentEvictionsAreLimited(t *testing.T) {
 
 // While a budget decides when the upgrade ends, or while that is unknown, few evictions are in flight: as many as nodes
 // may be in drain, but at least four and at most eight.
-func TestFewEvictionsAtOnceWithCriticalBudgets(t *testing.T) {
+func TestCriticalBudgetsLimitEvictionsInFlight(t *testing.T) {
 	cases := map[string]struct {
 		gone time.Duration // how long nodes take, as learned; 0 if not learned yet
 		rest string        // the app of the remaining pods; "db" has a budget of which one pod may be missing

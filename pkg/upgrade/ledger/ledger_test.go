@@ -57,7 +57,7 @@ func wantDecision(t *testing.T, got, want ledger.Decision) {
 
 func actions(all ...nodegroup.Action) []nodegroup.Action { return all }
 
-func TestLedgerBooksReturnsACopy(t *testing.T) {
+func TestChangesOfReturnedBooksDoNotChangeLedger(t *testing.T) {
 	l := ledger.FromBooks(zoneA(ledger.Zone{Open: []ledger.Launch{{Serial: 1}}}))
 	before := l.Books()
 	books := l.Books()
