@@ -17,8 +17,11 @@ import (
 )
 
 // impliedActions returns the actions that AWS requires in addition to the called ones. LaunchInstances launches through a fleet. A
-// caller that sets a group's template version must be allowed to launch instances from it.
-func impliedActions() []string { return []string{"ec2:CreateFleet", "ec2:RunInstances"} }
+// caller that sets a group's template version must be allowed to launch instances from it, to pass their role to EC2 if the version
+// names an instance profile, and to set the tags that the version names (user guide, "Amazon EC2 Auto Scaling API permissions").
+func impliedActions() []string {
+	return []string{"ec2:CreateFleet", "ec2:CreateTags", "ec2:RunInstances", "iam:PassRole"}
+}
 
 // calledActions returns the AWS actions that the sources call, with the names that policies use. It finds a call by the type of its
 // input, which has the action's name. It omits STS, because GetCallerIdentity is always allowed.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -72,7 +73,11 @@ func publishedPolicyWithout(t *testing.T, file, missing string) policy {
 	return filteredPolicy(t, file, func(action string) bool { return action != missing })
 }
 
-// actionsIn returns the actions of a published policy, sorted.
+// templateActions returns the actions that AWS requires only if a template version names an instance profile or tags. The templates
+// of these tests name neither.
+func templateActions() []string { return []string{"ec2:CreateTags", "iam:PassRole"} }
+
+// actionsIn returns the actions of a published policy without templateActions, sorted.
 func actionsIn(t *testing.T, file string) []string {
 	t.Helper()
 	var actions []string
@@ -82,8 +87,26 @@ func actionsIn(t *testing.T, file string) []string {
 	if len(actions) == 0 {
 		t.Fatalf("%s allows nothing", file)
 	}
+	actions = slices.DeleteFunc(actions, func(action string) bool { return slices.Contains(templateActions(), action) })
 	slices.Sort(actions)
 	return actions
+}
+
+// TestTemplateActionsAreLimited checks that a caller with aws-operate.json may pass a role only to EC2, and may set tags only on
+// what it launches.
+func TestTemplateActionsAreLimited(t *testing.T) {
+	conditions := map[string]map[string]string{}
+	for _, s := range publishedPolicy(t, operatePolicy).Statement {
+		for _, action := range s.Action.([]string) {
+			if slices.Contains(templateActions(), action) {
+				conditions[action] = s.Condition["StringEquals"]
+			}
+		}
+	}
+	want := map[string]map[string]string{"iam:PassRole": {"iam:PassedToService": "ec2.amazonaws.com"}, "ec2:CreateTags": {"ec2:CreateAction": "RunInstances"}}
+	if !reflect.DeepEqual(conditions, want) {
+		t.Errorf("the conditions are %v, want %v", conditions, want)
+	}
 }
 
 // setPolicies limits the provider's credentials to the policies.
