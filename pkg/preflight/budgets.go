@@ -61,7 +61,7 @@ func budgetRules() []Rule {
 		},
 		{
 			ID: "PDB010", Severity: Error, Reads: []string{"services", budgetKind}, find: perWorkload(findMissingBudget),
-			Text:   "No budget covers a workload with several replicas behind a service, and more than half of its pods must leave their nodes. Each drain evicts all pods on its node, even if pods that were evicted earlier are not ready again. For a while no pod may be ready.",
+			Text:   "No budget covers a workload with several replicas behind a service, and more than half of its pods must leave their nodes. The implicit budgets of this tool keep its last ready pod until another one is ready, but the drain of one node may evict all others. For a while no pod may be ready in these cases: EKS drains the nodes, --implicit-budgets=false is set, pods are deleted because --drain-timeout is over, or no new pod becomes ready within two minutes.",
 			Source: "kubernetes.io, Disruptions",
 		},
 		{

@@ -23,7 +23,7 @@ func replicaRules() []Rule {
 		},
 		{
 			ID: "REP002", Severity: Error, Reads: []string{budgetKind}, find: perWorkload(findAllOnOneNode),
-			Text:   "All ready replicas of a workload are on one outdated node, and no budget limits how many of them may be missing. The drain of that node evicts all of them together.",
+			Text:   "All ready replicas of a workload are on one outdated node, and no budget limits how many of them may be missing. The drain of that node evicts all of them except the last ready one, which the implicit budgets of this tool keep until a new pod is ready. If EKS drains the node, or with --implicit-budgets=false, all of them are evicted together.",
 			Source: "kubernetes#31487, kubernetes#48307",
 		},
 		{
@@ -164,7 +164,7 @@ func findAllOnOneNode(s *Scene, w *Workload) *Finding {
 	node := at.nodes.UnsortedList()[0]
 	return &Finding{
 		Node:    node,
-		Message: fmt.Sprintf("all of its %d ready pods are on node %s, whose drain evicts them at the same time", at.pods, node),
+		Message: fmt.Sprintf("all of its %d ready pods are on node %s, and no budget limits how many its drain evicts at the same time", at.pods, node),
 		Remedy:  "give it a PodDisruptionBudget with maxUnavailable: 1, and spread it over nodes with topologySpreadConstraints",
 		Fix:     w.createBudgetCommand(),
 	}
