@@ -63,7 +63,7 @@ func (f *flags) addSharedFlags(flags *pflag.FlagSet) {
 	addVerbosityFlag(flags, f.ErrOut)
 	flags.StringVarP(&f.format, "output", "o", "", usageOfOutput)
 	flags.StringVar(&f.node, "node", "", "Select the group that contains this node")
-	flags.StringVarP(&f.selector, "selector", "l", "", "Use the nodes with these labels as the group; implies --provider=manual")
+	flags.StringVarP(&f.selector, "selector", "l", "", "Use the nodes with these labels as the group; in a cluster, implies --provider=manual")
 	flags.StringVar(&f.current, "current", "", "Labels that only up-to-date nodes have, KEY=VALUE[,KEY=VALUE]; required without a cloud, except to control a recorded upgrade")
 	flags.StringVar(&f.providerName, "provider", "auto", "Where the nodes come from: "+joinAlternatives(listProviderNames())+"; gke in dumps only")
 	flags.StringVar(&f.clusterName, "cluster-name", "", "Cluster name in the cloud; needed if two clusters have a node group of the same name")
@@ -119,7 +119,7 @@ func (f *flags) addWaitFlag(flags *pflag.FlagSet) {
 // addStrategyFlags adds the settings of an upgrade or of its simulation.
 func (f *flags) addStrategyFlags(flags *pflag.FlagSet) {
 	flags.StringVar((*string)(&f.settings.Strategy), "strategy", "", "How to replace the nodes: "+strings.Join(convertToStrings(record.Strategies()), ", "))
-	flags.StringVar(&f.settings.Like, "like", "", "Use the default values of eks or gke (default: gke for GKE nodes, else eks)")
+	flags.StringVar(&f.settings.Like, "like", "", "Use the default values of eks or gke (default: gke for GKE nodes of a dump, else eks)")
 	flags.StringVar(&f.settings.To, "to", "", "AMI or launch-template version to upgrade to (default: the one that the group launches now; for EKS managed groups the newest release of the group's Kubernetes version)")
 	flags.StringVar(&f.settings.maxUnavailable, "max-unavailable", "", "Maximum number of nodes that may be missing or draining at a time: N up to 100, or N% (default: 1 with --like=eks, 0 of each zone with --like=gke)")
 	flags.StringVar(&f.settings.maxSurge, "max-surge", "", "Nodes to add during the upgrade: N, N% or N/zone (default: with --like=eks 2 per zone or max-unavailable, whichever is more, but at most one for each outdated node; with --like=gke 1; without a cloud 0)")

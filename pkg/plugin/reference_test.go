@@ -102,16 +102,30 @@ func commandsPage(t *testing.T) string {
 	return b.String()
 }
 
+// describeStop returns whether findings of the rule stop an upgrade that begins, if they have the rule's severity.
+func describeStop(r *preflight.Rule) string {
+	switch {
+	case r.StartsAnyway:
+		return "no; if it is `block`, a plan ends with 3"
+	case r.ID == preflight.RuleUnmanaged:
+		return "yes, also one that continues"
+	case r.Severity == preflight.Refuse || r.Severity == preflight.Block:
+		return "yes"
+	default:
+		return "no"
+	}
+}
+
 // findingsPage returns a page with each rule of check and of plans under its id.
 func findingsPage() string {
 	var b strings.Builder
 	b.WriteString("# What does each finding mean?\n\n" +
 		"`kubectl nodeupgrade check` and plans print findings with the id of their rule. `kubectl nodeupgrade check --explain ID` prints the same text.\n" +
-		"[check.md](../check.md) says what each severity means, and how to leave a rule out.\n\n| id | severity |\n|---|---|\n")
+		"[check.md](../check.md) says what each severity means, and how to leave a rule out. It also says [when a finding stops an upgrade](../check.md#which-findings-stop-an-upgrade).\n\n| id | severity | stops an upgrade that begins |\n|---|---|---|\n")
 	rules := append(preflight.Catalogue(), preflight.PlanRules()...)
 	slices.SortFunc(rules, func(a, b preflight.Rule) int { return strings.Compare(a.ID, b.ID) })
 	for i := range rules {
-		fmt.Fprintf(&b, "| [%s](#%s) | %s |\n", rules[i].ID, strings.ToLower(rules[i].ID), rules[i].Severity)
+		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s |\n", rules[i].ID, strings.ToLower(rules[i].ID), rules[i].Severity, describeStop(&rules[i]))
 	}
 	for i := range rules {
 		r := &rules[i]

@@ -22,8 +22,8 @@ names the reason.`,
 		Example: `  # list all groups, with the reason if a group is refused
   kubectl nodeupgrade list -o wide
 
-  # upgrade every group that has outdated nodes
-  kubectl nodeupgrade list --outdated -o name | xargs kubectl nodeupgrade --yes
+  # upgrade every group that has outdated nodes; xargs hides the exit code
+  kubectl nodeupgrade --outdated -o name | xargs -r kubectl nodeupgrade --yes
 
   # follow all groups until Ctrl-C
   kubectl nodeupgrade list -w`,
