@@ -25,7 +25,7 @@ func pureFolders() []string {
 
 // serverLibraries lists the libraries that connect to a server. Neither a pure package nor its dependencies may import them.
 func serverLibraries() []string {
-	return []string{"k8s.io/client-go", "github.com/aws", "google.golang.org/api", "cloud.google.com/go"}
+	return []string{"k8s.io/client-go", "github.com/aws", "google.golang.org/api", "cloud.google.com/go", "golang.org/x/oauth2"}
 }
 
 // forbiddenImports lists the packages that a pure file may not import. The list includes all packages below them, except net/netip,

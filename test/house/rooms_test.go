@@ -53,10 +53,12 @@ func rooms() map[string]room {
 		"pkg/runner":  {libs: values, own: append(slices.Clone(decisions), "pkg/cloud")},
 		"pkg/cluster": {libs: append(slices.Clone(scheduling), "k8s.io/client-go", "golang.org/x/sync", "google.golang.org/protobuf"), own: append(slices.Clone(decisions), "pkg/trim", "pkg/deadline")},
 
-		"pkg/cloud":        {libs: values, own: cloud},
-		"pkg/cloud/aws":    {libs: append(slices.Clone(values), "github.com/aws", "golang.org/x/sync"), own: cloud},
-		"pkg/cloud/gke":    {libs: append(slices.Clone(values), "google.golang.org", "cloud.google.com/go"), own: cloud},
-		"pkg/cloud/manual": {libs: values, own: cloud},
+		"pkg/cloud":     {libs: values, own: cloud},
+		"pkg/cloud/aws": {libs: append(slices.Clone(values), "github.com/aws", "golang.org/x/sync"), own: cloud},
+		"pkg/cloud/gke": {libs: values, own: cloud},
+		// Credentials come from the kubeconfig's plugin, by client-go, or from default credentials, by oauth2.
+		"pkg/cloud/gke/container": {libs: []string{"k8s.io/client-go/rest", "golang.org/x/oauth2"}, own: cloud},
+		"pkg/cloud/manual":        {libs: values, own: cloud},
 		// Recorded clusters have only groups by labels.
 		"pkg/cloud/recorded": {libs: values, own: append(slices.Clone(cloud), "pkg/cloud/manual")},
 
