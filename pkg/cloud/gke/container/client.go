@@ -16,8 +16,9 @@ import (
 
 // Client sends requests to the GKE API. Several goroutines may use it. All its errors about requests are *Error.
 type Client struct {
-	endpoint  *url.URL
-	http      *http.Client
+	endpoint *url.URL
+	// signed adds the token. It follows no redirects, which http.Client does.
+	signed    http.RoundTripper
 	userAgent string
 	remedy    string
 	now       func() time.Time
@@ -69,12 +70,8 @@ func New(o Options) (*Client, error) {
 		return nil, fmt.Errorf("opening the GKE API: reading the credentials: %s: %s", redact(err.Error(), ""), o.Token.Remedy())
 	}
 	c := &Client{
-		endpoint: endpoint, userAgent: o.UserAgent, remedy: o.Token.Remedy(),
+		endpoint: endpoint, signed: signed, userAgent: o.UserAgent, remedy: o.Token.Remedy(),
 		now: o.Now, sleep: o.Sleep, random: rand.Float64, limits: defaultLimits(),
-		http: &http.Client{
-			Transport:     signed,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
 	}
 	if c.now == nil {
 		c.now = time.Now

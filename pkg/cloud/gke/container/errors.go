@@ -391,7 +391,7 @@ func joinText(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ": ")
 }
 
-// causeOf returns an error without the text of net/http around it.
+// causeOf returns an error without the method and URL that clients of net/http add.
 func causeOf(err error) error {
 	if outer, ok := errors.AsType[*url.Error](err); ok {
 		return outer.Err

@@ -132,7 +132,7 @@ func (c *Client) exchange(ctx context.Context, r request, reached *progress) (re
 	if c.userAgent != "" {
 		req.Header.Set("User-Agent", c.userAgent)
 	}
-	resp, err := c.http.Do(req)
+	resp, err := c.signed.RoundTrip(req)
 	if err != nil {
 		return response{}, err
 	}
