@@ -251,18 +251,8 @@ func typeFault(t reflect.Type, p discoveryProperty, options string) string {
 		if t.Kind() == reflect.Map && p.AdditionalProperties != nil {
 			return typeFault(t.Elem(), *p.AdditionalProperties, "")
 		}
-	case p.Type == "string" && p.Format == "google-duration":
-		want = t == reflect.TypeFor[Duration]()
-	case p.Type == "string" && p.Format == "google-datetime":
-		want = t == reflect.TypeFor[Time]()
-	case p.Type == "string" && p.Format == "int64":
-		want = t.Kind() == reflect.Int64 && strings.Contains(options, "string")
-	case p.Type == "string" && len(p.Enum) > 0:
-		want = t.Kind() == reflect.String && t != reflect.TypeFor[string]()
-	case p.Type == "string" && t == reflect.TypeFor[Time]():
-		want = strings.Contains(p.Description, "RFC3339") && !strings.Contains(p.Description, "HH")
-	case p.Type == "string" && p.Format == "":
-		want = t == reflect.TypeFor[string]()
+	case p.Type == "string":
+		want = isTextOf(t, p, options)
 	case p.Type == "integer" && p.Format == "int32":
 		want = t.Kind() == reflect.Int32
 	case p.Type == "number":
@@ -274,6 +264,23 @@ func typeFault(t reflect.Type, p discoveryProperty, options string) string {
 		return fmt.Sprintf("%s does not fit %+v", t, p)
 	}
 	return ""
+}
+
+// isTextOf reports whether a Go type fits a property that is a text in JSON.
+func isTextOf(t reflect.Type, p discoveryProperty, options string) bool {
+	switch {
+	case p.Format == "google-duration":
+		return t == reflect.TypeFor[Duration]()
+	case p.Format == "google-datetime":
+		return t == reflect.TypeFor[Time]()
+	case p.Format == "int64":
+		return t.Kind() == reflect.Int64 && strings.Contains(options, "string")
+	case len(p.Enum) > 0:
+		return t.Kind() == reflect.String && t != reflect.TypeFor[string]()
+	case t == reflect.TypeFor[Time]():
+		return strings.Contains(p.Description, "RFC3339") && !strings.Contains(p.Description, "HH")
+	}
+	return p.Format == "" && t == reflect.TypeFor[string]()
 }
 
 func TestStructsFitDiscoveryDocument(t *testing.T) {

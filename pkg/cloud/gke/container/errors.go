@@ -331,32 +331,55 @@ func busyTexts() []string {
 
 // classify returns the class of an error answer.
 func (e *Error) classify() Class {
-	message := strings.ToLower(e.Message)
-	has := func(part string) bool { return strings.Contains(message, part) }
-	throttled := slices.Contains([]string{"RATE_LIMIT_EXCEEDED", "rateLimitExceeded", "userRateLimitExceeded"}, e.Reason)
-	switch {
-	case throttled:
+	if slices.Contains([]string{"RATE_LIMIT_EXCEEDED", "rateLimitExceeded", "userRateLimitExceeded"}, e.Reason) {
 		return ClassThrottled
-	case has("quota") && (has("insufficient") || e.Code == http.StatusForbidden && e.Reason != ReasonServiceDisabled && e.Reason != ReasonQuotaProject):
+	}
+	if e.isAboutQuota() {
 		return ClassQuota
-	case e.Code == http.StatusTooManyRequests:
-		return ClassThrottled
-	case e.Code == http.StatusUnauthorized || e.Status == "UNAUTHENTICATED":
-		return ClassUnauthenticated
-	case e.Code == http.StatusForbidden || e.Status == "PERMISSION_DENIED":
-		return ClassDenied
-	case e.Code == http.StatusNotFound || e.Status == "NOT_FOUND":
-		return ClassNotFound
-	case e.Code == http.StatusConflict || e.Code == http.StatusPreconditionFailed || e.Status == "ABORTED":
-		return ClassConflict
-	case e.Code >= 500 || e.Status == "UNAVAILABLE":
+	}
+	if class, ok := codeClasses()[e.Code]; ok {
+		return class
+	}
+	if class, ok := statusClasses()[e.Status]; ok {
+		return class
+	}
+	message := strings.ToLower(e.Message)
+	switch {
+	case e.Code >= 500:
 		return ClassUnavailable
-	case slices.ContainsFunc(busyTexts(), has):
+	case slices.ContainsFunc(busyTexts(), func(part string) bool { return strings.Contains(message, part) }):
 		return ClassBusy
 	case e.Status == "RESOURCE_EXHAUSTED":
 		return ClassQuota
 	}
 	return ClassInvalid
+}
+
+// isAboutQuota reports whether a quota of machines, disks or addresses is used up. GKE answers 403 then: "Insufficient regional
+// quota to satisfy request: resource …". Answers about a quota project are about permissions.
+func (e *Error) isAboutQuota() bool {
+	message := strings.ToLower(e.Message)
+	switch {
+	case !strings.Contains(message, "quota"), e.Reason == ReasonServiceDisabled, e.Reason == ReasonQuotaProject:
+		return false
+	}
+	return e.Code == http.StatusForbidden || strings.Contains(message, "insufficient")
+}
+
+// codeClasses maps the HTTP statuses that decide the class.
+func codeClasses() map[int]Class {
+	return map[int]Class{
+		http.StatusUnauthorized: ClassUnauthenticated, http.StatusForbidden: ClassDenied, http.StatusNotFound: ClassNotFound,
+		http.StatusConflict: ClassConflict, http.StatusPreconditionFailed: ClassConflict, http.StatusTooManyRequests: ClassThrottled,
+	}
+}
+
+// statusClasses maps the names of errors that decide the class if the HTTP status does not.
+func statusClasses() map[string]Class {
+	return map[string]Class{
+		"UNAUTHENTICATED": ClassUnauthenticated, "PERMISSION_DENIED": ClassDenied, "NOT_FOUND": ClassNotFound,
+		"ABORTED": ClassConflict, "UNAVAILABLE": ClassUnavailable,
+	}
 }
 
 // remedyFor returns what the user can do about an error answer, or "".

@@ -174,17 +174,20 @@ func TestErrorsContainNoToken(t *testing.T) {
 	all := secret + " " + google + " " + signed + " Bearer other-secret"
 	answers := map[string]func(http.ResponseWriter){
 		"message": func(w http.ResponseWriter) {
-			w.WriteHeader(400)
+			w.WriteHeader(http.StatusBadRequest)
 			_, _ = fmt.Fprintf(w, `{"error":{"code":400,"status":%q,"message":%q,"errors":[{"reason":%q}]}}`, all, all, all)
 		},
 		"denied": func(w http.ResponseWriter) {
-			w.WriteHeader(403)
+			w.WriteHeader(http.StatusForbidden)
 			_, _ = fmt.Fprintf(w, `{"error":{"code":403,"message":%q,"details":[{"reason":%q}]}}`, all, all)
 		},
-		"page":     func(w http.ResponseWriter) { w.WriteHeader(404); _, _ = io.WriteString(w, "<p>"+all) },
-		"answer":   func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"name":"x","endTime":"`+all+`"}`) },
-		"type":     func(w http.ResponseWriter) { w.Header().Set("Content-Type", all); w.WriteHeader(404) },
-		"redirect": func(w http.ResponseWriter) { w.Header().Set("Location", "https://"+secret+".example/"); w.WriteHeader(302) },
+		"page":   func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotFound); _, _ = io.WriteString(w, "<p>"+all) },
+		"answer": func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"name":"x","endTime":"`+all+`"}`) },
+		"type":   func(w http.ResponseWriter) { w.Header().Set("Content-Type", all); w.WriteHeader(http.StatusNotFound) },
+		"redirect": func(w http.ResponseWriter) {
+			w.Header().Set("Location", "https://"+secret+".example/")
+			w.WriteHeader(http.StatusFound)
+		},
 	}
 	for name, answer := range answers {
 		t.Run(name, func(t *testing.T) {
@@ -210,7 +213,7 @@ func TestErrorsContainNoToken(t *testing.T) {
 
 func TestLongMessagesAreCut(t *testing.T) {
 	client := newTestClient(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(400)
+		w.WriteHeader(http.StatusBadRequest)
 		_, _ = fmt.Fprintf(w, `{"error":{"code":400,"message":"a\u001b[31m\n b %s"}}`, strings.Repeat("ü", 100_000))
 	})
 	_, err := client.GetNodePool(t.Context(), testPool())

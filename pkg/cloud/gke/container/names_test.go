@@ -47,16 +47,16 @@ func TestParseProviderID(t *testing.T) {
 		want Instance
 		ok   bool
 	}{
-		"gce://acme/us-central1-a/gke-prod-web-1f2e-x9z0":         {Instance{"acme", "us-central1-a", "gke-prod-web-1f2e-x9z0"}, true},
-		"gce://example.com:acme/us-central1-a/n":                  {Instance{"example.com:acme", "us-central1-a", "n"}, true},
-		"aws:///eu-west-1a/i-0123":                                {},
-		"gce:///us-central1-a/n":                                  {},
-		"gce://acme/us-central1-a":                                {},
-		"gce://acme/us-central1-a/n/m":                            {},
-		"gce://acme/us-central1-a/":                               {},
-		"gce://acme/zone/n":                                       {},
-		"gce://acme/us-central1-a/n%2Fm":                          {},
-		"":                                                        {},
+		"gce://acme/us-central1-a/gke-prod-web-1f2e-x9z0": {Instance{"acme", "us-central1-a", "gke-prod-web-1f2e-x9z0"}, true},
+		"gce://example.com:acme/us-central1-a/n":          {Instance{"example.com:acme", "us-central1-a", "n"}, true},
+		"aws:///eu-west-1a/i-0123":                        {},
+		"gce:///us-central1-a/n":                          {},
+		"gce://acme/us-central1-a":                        {},
+		"gce://acme/us-central1-a/n/m":                    {},
+		"gce://acme/us-central1-a/":                       {},
+		"gce://acme/zone/n":                               {},
+		"gce://acme/us-central1-a/n%2Fm":                  {},
+		"":                                                {},
 		"https://gce://acme/us-central1-a/gke-prod-web-1f2e-x9z0": {},
 	}
 	for id, c := range cases {
