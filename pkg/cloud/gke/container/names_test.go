@@ -57,7 +57,7 @@ func TestParseProviderID(t *testing.T) {
 		"gce://acme/zone/n":                               {},
 		"gce://acme/us-central1-a/n%2Fm":                  {},
 		"":                                                {},
-		"https://gce://acme/us-central1-a/gke-prod-web-1f2e-x9z0": {},
+		"x-gce://acme/us-central1-a/n":                    {},
 	}
 	for id, c := range cases {
 		t.Run(id, func(t *testing.T) {
