@@ -46,7 +46,7 @@ func WatchGroups(ctx context.Context, client kubernetes.Interface, namespace str
 	ofNodes, err := addHandlers("nodes", nodes.Core().V1().Nodes().Informer(), failed, cache.ResourceEventHandlerFuncs{
 		AddFunc: nodeSetChanged, DeleteFunc: nodeSetChanged, UpdateFunc: func(before, now any) {
 			notifyListener(w.changed)
-			if !sameReadiness(before, now) {
+			if !isSameReadiness(before, now) {
 				notifyListener(w.nodesChanged)
 			}
 		},
@@ -65,8 +65,8 @@ func WatchGroups(ctx context.Context, client kubernetes.Interface, namespace str
 	return w, nil
 }
 
-// sameReadiness reports whether both states of a node are ready, or both are not.
-func sameReadiness(before, now any) bool {
+// isSameReadiness reports whether both states of a node are ready, or both are not.
+func isSameReadiness(before, now any) bool {
 	was, wasNode := before.(*corev1.Node)
 	is, isNode := now.(*corev1.Node)
 	return wasNode && isNode && nodegroup.IsNodeReady(was) == nodegroup.IsNodeReady(is)

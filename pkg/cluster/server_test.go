@@ -159,7 +159,7 @@ func (s *space) pods(t *testing.T, node string, names ...string) []*corev1.Pod {
 	for _, name := range names {
 		s.eventually(t, "pod "+name+" to be ready", func(ctx context.Context) (bool, error) {
 			pod, err := client.Get(ctx, name, metav1.GetOptions{})
-			if err != nil || !podReady(pod) {
+			if err != nil || !isPodReady(pod) {
 				return false, err
 			}
 			pods = append(pods, pod)
@@ -169,7 +169,7 @@ func (s *space) pods(t *testing.T, node string, names ...string) []*corev1.Pod {
 	return pods
 }
 
-func podReady(pod *corev1.Pod) bool {
+func isPodReady(pod *corev1.Pod) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {
 			return c.Status == corev1.ConditionTrue

@@ -222,7 +222,7 @@ func TestObstacleHasTextAndRemedy(t *testing.T) {
 				t.Errorf("Structural: got %t, want %t", got, c.structural)
 			}
 			c.obstacle.Budget = web
-			if ofBudget(kind) && !strings.Contains(c.obstacle.String(), "PDB shop/web") {
+			if isOfBudget(kind) && !strings.Contains(c.obstacle.String(), "PDB shop/web") {
 				t.Errorf("E52: %q does not name its budget", c.obstacle)
 			}
 		})
@@ -232,8 +232,8 @@ func TestObstacleHasTextAndRemedy(t *testing.T) {
 	}
 }
 
-// ofBudget reports whether a budget can be the cause of the obstacle.
-func ofBudget(kind drain.ObstacleKind) bool {
+// isOfBudget reports whether a budget can be the cause of the obstacle.
+func isOfBudget(kind drain.ObstacleKind) bool {
 	switch kind {
 	case drain.Unmanaged, drain.Completing, drain.DoNotDisrupt, drain.NamespaceEnding, drain.Returns, drain.Unanswered, drain.TargetStays:
 		return false

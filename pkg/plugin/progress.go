@@ -302,7 +302,7 @@ func makeMoment(at time.Time, step *upgrade.Step) report.Moment {
 func (p *progress) ShowStep(step upgrade.Step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := makeMoment(p.now(), &step).WithReportedWaits(p.last)
+	now := makeMoment(p.now(), &step).WithWaitsReportedBy(p.last)
 	if now.Stopping != "" { // the forecast does not apply to an upgrade that stops
 		p.rest = report.TimeLeft{}
 	}

@@ -130,13 +130,13 @@ func (s *session) readPods(ctx context.Context, members []nodegroup.Member, m mo
 		return nil, explainReadError(err)
 	}
 	if m == modeStatus { // plans index the pods themselves, and checks need no index
-		read.view.Workloads = indexWorkloads(read.view.Pods, read.objects).Current()
+		read.view.Workloads = indexPodsByWorkload(read.view.Pods, read.objects).Current()
 	}
 	return read, nil
 }
 
-// indexWorkloads indexes pods by workload. Without background it does not know which pods are behind Services.
-func indexWorkloads(pods map[string][]*corev1.Pod, background *inventory.Objects) *drain.WorkloadIndex {
+// indexPodsByWorkload indexes pods by workload. Without background it does not know which pods are behind Services.
+func indexPodsByWorkload(pods map[string][]*corev1.Pod, background *inventory.Objects) *drain.WorkloadIndex {
 	var facts drain.Facts
 	if background != nil {
 		facts = background.Facts()

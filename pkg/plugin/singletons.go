@@ -17,7 +17,7 @@ const slowReadyTime = 30 * time.Second
 
 // listLeavingWorkloads returns the workloads with pods on outdated nodes, by name.
 func (g *groupContext) listLeavingWorkloads() []*drain.Replicas {
-	workloads, found := indexWorkloads(g.cluster.view.Pods, g.cluster.objects).Current(), map[drain.Workload]*drain.Replicas{}
+	workloads, found := indexPodsByWorkload(g.cluster.view.Pods, g.cluster.objects).Current(), map[drain.Workload]*drain.Replicas{}
 	for i := range g.members {
 		if !g.members[i].Outdated {
 			continue

@@ -22,7 +22,7 @@ type transcript struct {
 
 // recordStep writes the events of a step.
 func (t *transcript) recordStep(w upgrade.World, step upgrade.Step) {
-	now := report.Moment{At: w.Now, Status: step.Status, Blocked: step.Blocked, Stopping: step.Record.Stopping}.WithReportedWaits(t.last)
+	now := report.Moment{At: w.Now, Status: step.Status, Blocked: step.Blocked, Stopping: step.Record.Stopping}.WithWaitsReportedBy(t.last)
 	events := report.DescribeChanges(t.last, now)
 	t.last = now
 	for _, event := range events {

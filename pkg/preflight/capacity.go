@@ -78,7 +78,7 @@ func findLackOfRoom(s *Scene) []Finding {
 		f.Remedy = more + ", " + adviseFewerNodes(s.World) + " or lower the pods' requests"
 	}
 	if open, all := s.sumFreeResources(rooms, placement.selectsNode); all > staying {
-		taints := strings.Join(s.refusingTaints(), ", ")
+		taints := strings.Join(s.untoleratedTaints(), ", ")
 		if open.add(more); len(needed.describeShortage(open)) == 0 {
 			f.Message = fmt.Sprintf("the pods of %s, %s, fit only on %s with taints that they do not tolerate: %s", formatCount(drained, "node"), which, formatCount(all-staying, "node"), taints)
 			f.Remedy = "remove the taints, add tolerations to the pods, or " + f.Remedy
@@ -162,8 +162,8 @@ func (s *Scene) sumFreeResources(rooms roomCounter, takes func(placement, *corev
 	return free, nodes
 }
 
-// refusingTaints returns the taints that keep all workloads from nodes that stay.
-func (s *Scene) refusingTaints() []string {
+// untoleratedTaints returns the taints that keep all workloads from nodes that stay.
+func (s *Scene) untoleratedTaints() []string {
 	taints := map[string]bool{}
 	for _, w := range s.Workloads {
 		may := placementOf(w.Model())

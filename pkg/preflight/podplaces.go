@@ -16,8 +16,8 @@ import (
 // volumeKinds returns the kinds that show where a pod's volumes are.
 func volumeKinds() []string { return []string{"persistentvolumeclaims", "persistentvolumes"} }
 
-// indexVolumes returns the volumes of claims, by the claims' namespace/name.
-func indexVolumes(s *Scene) map[string]*corev1.PersistentVolume {
+// volumesByClaim returns the volumes of claims, by the claims' namespace/name.
+func volumesByClaim(s *Scene) map[string]*corev1.PersistentVolume {
 	byName, index := indexBy(s.Volumes, metav1.Object.GetName), map[string]*corev1.PersistentVolume{}
 	for _, claim := range s.Claims {
 		if volume := byName[claim.Spec.VolumeName]; volume != nil {

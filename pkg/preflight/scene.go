@@ -54,8 +54,8 @@ func NewScene(w *upgrade.World, facts Facts, objects *inventory.Objects) *Scene 
 			s.staying = append(s.staying, node)
 		}
 	}
-	s.claimed, s.daemons = indexVolumes(s), indexDaemons(objects.Pods)
-	s.Workloads = indexWorkloads(s)
+	s.claimed, s.daemons = volumesByClaim(s), daemonPodsByNode(objects.Pods)
+	s.Workloads = workloadsWithLeavingPods(s)
 	s.byName = make(map[string]*Workload, len(s.Workloads))
 	for _, w := range s.Workloads {
 		s.byName[w.String()] = w
@@ -65,8 +65,8 @@ func NewScene(w *upgrade.World, facts Facts, objects *inventory.Objects) *Scene 
 	return s
 }
 
-// indexDaemons returns the DaemonSet pods and static pods of each node.
-func indexDaemons(pods []*corev1.Pod) map[string][]*corev1.Pod {
+// daemonPodsByNode returns the DaemonSet pods and static pods of each node.
+func daemonPodsByNode(pods []*corev1.Pod) map[string][]*corev1.Pod {
 	index := map[string][]*corev1.Pod{}
 	for _, pod := range pods {
 		if kind := drain.OwnerKind(pod); kind == "DaemonSet" || kind == "Node" {

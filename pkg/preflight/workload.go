@@ -118,7 +118,7 @@ type workloadIndex struct {
 	byOwner map[types.UID]*Workload
 }
 
-func indexWorkloads(s *Scene) []*Workload {
+func workloadsWithLeavingPods(s *Scene) []*Workload {
 	x := &workloadIndex{
 		deployments: indexBy(s.Deployments, metav1.Object.GetUID), replicaSets: indexBy(s.ReplicaSets, metav1.Object.GetUID),
 		statefulSets: indexBy(s.StatefulSets, metav1.Object.GetUID), jobs: indexBy(s.Jobs, metav1.Object.GetUID),

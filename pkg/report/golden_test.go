@@ -145,7 +145,7 @@ func hostileGroups() *NodeGroupList {
 	return list
 }
 
-func planFor(name string) *Plan {
+func examplePlan(name string) *Plan {
 	p := &Plan{
 		Context: "prod", Account: "account 123456789012, us-east-1", Provider: "aws", Kind: "Auto Scaling group",
 		Current: new(0),
@@ -161,7 +161,7 @@ func planFor(name string) *Plan {
 
 // surgePlan returns a plan with nodes in two zones and with another template than the group points at.
 func surgePlan() *Plan {
-	p := planFor("workers")
+	p := examplePlan("workers")
 	p.From = nodegroup.Revision{ID: "lt:6", Name: "workers:6"}
 	p.Request.Surge, p.Request.Window = 3, 2
 	p.Sizes, p.Peak = nodegroup.Sizes{Desired: 4, Min: 1, Max: 5}, 7
@@ -190,14 +190,14 @@ func amount(cpu, memory string, pods int) simulate.Amount {
 }
 
 func nothingPlan() *Plan {
-	p := planFor("workers")
+	p := examplePlan("workers")
 	p.Sizes, p.Current, p.Nodes = nodegroup.Sizes{Desired: 3, Min: 1, Max: 5}, new(3), []PlanNode{}
 	return p
 }
 
 // unknownPlan returns the plan of a group whose target is not known, from a dump without budgets.
 func unknownPlan() *Plan {
-	p := planFor("workers")
+	p := examplePlan("workers")
 	p.To, p.From, p.Current, p.Nodes = nodegroup.Revision{}, nodegroup.Revision{}, nil, []PlanNode{}
 	p.Findings = []preflight.Finding{{Rule: "NG002", Severity: preflight.Refuse, Message: "it is not known which labels current nodes have", Remedy: "pass --current KEY=VALUE"}}
 	p.Unread = []string{"no PodDisruptionBudget covers a pod: the dump has no poddisruptionbudgets"}
@@ -212,7 +212,7 @@ func refusedPlan() *Plan {
 }
 
 func blockedPlan() *Plan {
-	p := planFor("workers")
+	p := examplePlan("workers")
 	p.Sizes, p.Peak = nodegroup.Sizes{Desired: 1, Min: 1, Max: 1}, 1
 	p.Nodes = []PlanNode{{Batch: 1, Name: "ip-10-0-1-7", From: "workers:6", To: "workers:7", Pods: 4, Start: new(simulate.Span{}), BlockedBy: []string{"PDB shop/cart", "pod shop/seed (unmanaged)"}}}
 	p.LeftOut = []string{"you may not list events: the upgrade cannot show why the pods of a workload are not created: ask for the roles of docs/permissions"}
@@ -241,7 +241,7 @@ func cleanUpPlan() *Plan {
 }
 
 func probedPlan() *Plan {
-	p := planFor("workers")
+	p := examplePlan("workers")
 	p.Nodes = []PlanNode{{Batch: 1, Start: new(simulate.Span{}), Name: "a", From: "workers:6", To: "workers:7", Pods: 2}}
 	p.Probes = []Probe{
 		{Pod: "shop/cart-0", Budget: "shop/cart", Answer: "may be evicted now"},
@@ -254,7 +254,7 @@ func probedPlan() *Plan {
 
 // manualPlan returns the plan of a group without a size, an image or an account.
 func manualPlan() *Plan {
-	p := planFor("pool=x")
+	p := examplePlan("pool=x")
 	p.Context, p.Account, p.Provider, p.Kind = "", "", "manual", "labelled nodes"
 	p.To = nodegroup.Revision{ID: "image=v2", Name: "image=v2"}
 	p.From = p.To

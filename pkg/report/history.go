@@ -115,7 +115,7 @@ type waitCauseTotals struct {
 
 // Observe adds a moment of the upgrade. The first call also adds the earlier states from the record.
 func (h *History) Observe(now Moment, rec *record.Record) {
-	now = now.WithReportedWaits(h.last)
+	now = now.WithWaitsReportedBy(h.last)
 	if h.First.IsZero() {
 		h.First = now.At
 		h.TakenOver = len(rec.Nodes) > 0 || rec.Replaced > 0 || now.At.Sub(rec.Started) > takeoverDelay

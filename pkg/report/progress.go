@@ -293,8 +293,8 @@ func DescribeHeartbeat(now Moment) string {
 	return text
 }
 
-// WithReportedWaits returns the moment with all waits that were reported until the moment before it.
-func (m Moment) WithReportedWaits(before Moment) Moment {
+// WithWaitsReportedBy returns the moment with all waits that were reported until the moment before it.
+func (m Moment) WithWaitsReportedBy(before Moment) Moment {
 	if m.Status.Manager == "" {
 		return m
 	}

@@ -342,7 +342,7 @@ func TestWaitsOfFencedNodesAreReportedOnce(t *testing.T) {
 	}{
 		{managed(), 0}, {managed(fenced), 1}, {managed(), 0}, {managed(fenced), 0}, {managed(fenced, limited), 1}, {managed(), 0}, {managed(fenced), 0},
 	} {
-		now, told := step.now.WithReportedWaits(last), 0
+		now, told := step.now.WithWaitsReportedBy(last), 0
 		for _, e := range DescribeChanges(last, now) {
 			if e.Type == "blocked" {
 				told++

@@ -150,7 +150,7 @@ func comparedWays() *Comparison {
 	})
 }
 
-func planReport() *RunReport {
+func exampleReportOfPlan() *RunReport {
 	origin := originOf(AboutPlan)
 	origin.Made = now
 	r := NewRunReport(origin, surgePlan(), "", &History{}, &record.Record{Request: surgePlan().Request})
@@ -204,7 +204,7 @@ func statusReport() *RunReport {
 }
 
 func TestReportsEqualGoldenFiles(t *testing.T) {
-	reports := map[string]*RunReport{"plan": planReport(), "ended": endedReport(), "stopped": stoppedReport(), "taken-over": takenOverReport(), "status": statusReport()}
+	reports := map[string]*RunReport{"plan": exampleReportOfPlan(), "ended": endedReport(), "stopped": stoppedReport(), "taken-over": takenOverReport(), "status": statusReport()}
 	formats := map[string]func(io.Writer, *RunReport) error{"html": WriteReportHTML, "md": WriteReportMarkdown, "json": WriteReportJSON}
 	for name, r := range reports {
 		for format, write := range formats {
@@ -417,7 +417,7 @@ func writeHTML(t *testing.T, r *RunReport) []byte {
 // Whatever names a report has, the page contains only its own elements and attributes, loads and runs nothing,
 // and has the original data.
 func TestReportEscapesHostileNames(t *testing.T) {
-	reports := map[string]*RunReport{"plan": planReport(), "ended": endedReport(), "stopped": stoppedReport(), "hostile": hostileReport()}
+	reports := map[string]*RunReport{"plan": exampleReportOfPlan(), "ended": endedReport(), "stopped": stoppedReport(), "hostile": hostileReport()}
 	for name, r := range reports {
 		t.Run(name, func(t *testing.T) {
 			page := writeHTML(t, r)

@@ -13,7 +13,7 @@ const leaseCheckInterval = 5 * time.Second
 
 // isLeaseOverdue reports whether the lease should have been renewed by now and was not, because the
 // API server cannot be reached.
-func (r *Runner) isLeaseOverdue() bool { return r.requestTimeout() < requestLimit }
+func (r *Runner) isLeaseOverdue() bool { return r.timeoutOfNextRequest() < requestLimit }
 
 // describeRenewalError returns why the last renewal of the lease failed, as the end of a sentence. It
 // returns "" if it succeeded or the reason is not known.

@@ -50,7 +50,7 @@ func (s *run) sendWaiting(work context.Context) {
 			running := make(chan struct{})
 			go func(action nodegroup.Action) {
 				close(running)
-				ctx, cancel := context.WithTimeout(work, s.requestTimeout())
+				ctx, cancel := context.WithTimeout(work, s.timeoutOfNextRequest())
 				defer cancel()
 				answer := ClassifyAnswer(s.sendAction(ctx, action))
 				s.answers <- func() { s.recordAnswer(action, answer) }

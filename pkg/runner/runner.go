@@ -375,7 +375,7 @@ func (s *run) sendRecord(ctx context.Context, record record.Record) error {
 	if err := s.checkLease(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.requestTimeout())
+	ctx, cancel := context.WithTimeout(ctx, s.timeoutOfNextRequest())
 	defer cancel()
 	return s.Store.Save(ctx, record)
 }
@@ -385,15 +385,15 @@ func (s *run) checkLease() error {
 	switch {
 	case s.isLeaseLost():
 		return ErrLost
-	case s.requestTimeout() < leaseSlack:
+	case s.timeoutOfNextRequest() < leaseSlack:
 		return fmt.Errorf("%w%s", errLeaseNotRenewed, s.describeRenewalError())
 	default:
 		return nil
 	}
 }
 
-// requestTimeout returns how long a request that begins now may take.
-func (r *Runner) requestTimeout() time.Duration {
+// timeoutOfNextRequest returns how long a request that begins now may take.
+func (r *Runner) timeoutOfNextRequest() time.Duration {
 	return min(requestLimit, time.Until(r.Expires()))
 }
 

@@ -278,13 +278,13 @@ func TestUnrenewedLeaseDelaysRequests(t *testing.T) {
 // TestRequestsTimeOutBeforeLeaseExpires checks that a request gets at most the time that is left of the lease.
 func TestRequestsTimeOutBeforeLeaseExpires(t *testing.T) {
 	s := &run{Runner: &Runner{RenewalError: func() error { return nil }, Expires: func() time.Time { return time.Now().Add(time.Hour) }}}
-	if got := s.requestTimeout(); got != requestLimit {
+	if got := s.timeoutOfNextRequest(); got != requestLimit {
 		t.Errorf("%s with an hour left, want %s", got, requestLimit)
 	}
 	for left, want := range map[time.Duration]error{time.Hour: nil, leaseSlack + time.Second: nil, leaseSlack - time.Second: errLeaseNotRenewed, -time.Hour: errLeaseNotRenewed} {
 		s.Expires = func() time.Time { return time.Now().Add(left) }
-		if got := s.checkLease(); !errors.Is(got, want) || s.requestTimeout() > min(left, requestLimit) {
-			t.Errorf("with %s left: %v, and %s for a request", left, got, s.requestTimeout())
+		if got := s.checkLease(); !errors.Is(got, want) || s.timeoutOfNextRequest() > min(left, requestLimit) {
+			t.Errorf("with %s left: %v, and %s for a request", left, got, s.timeoutOfNextRequest())
 		}
 	}
 }

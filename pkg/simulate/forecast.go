@@ -135,10 +135,10 @@ const maxParallelRuns = 4
 // returns an error if the upgrade would act without an end, or when the context ends.
 func Predict(ctx context.Context, spec Spec, req record.Request) (Forecast, error) {
 	spec, req = AssumeReplacements(spec, req)
-	runs := makeRuns(spec)
+	runs := listRunsToPredict(spec)
 	if spec.Times.GoneLatest != nil {
 		spec.Times.Gone, spec.FaultsLast = spec.Times.GoneLatest, true
-		runs = append(runs, makeRuns(spec)...)
+		runs = append(runs, listRunsToPredict(spec)...)
 	}
 	var work errgroup.Group
 	work.SetLimit(min(maxParallelRuns, runtime.GOMAXPROCS(0)))
@@ -195,8 +195,8 @@ type predictedRun struct {
 	err      error
 }
 
-// makeRuns returns a run in the order that loses the least time, and a run for each drawn order.
-func makeRuns(spec Spec) []predictedRun {
+// listRunsToPredict returns a run in the order that loses the least time, and a run for each drawn order.
+func listRunsToPredict(spec Spec) []predictedRun {
 	runs := make([]predictedRun, spec.Draws+1)
 	for i := range runs {
 		runs[i] = predictedRun{spec: spec, drawn: uint64(i)}
@@ -227,7 +227,7 @@ func predictOnce(ctx context.Context, spec Spec, req record.Request, drawn uint6
 		err = nil
 	}
 	for err == nil && rec.Result == record.Succeeded && c.removeSurplusNode(req, size) {
-		r.recordSize(c.clock.now, c.group.Desired)
+		r.recordGroupSize(c.clock.now, c.group.Desired)
 	}
 	r.finishForecast(c.clock.now)
 	r.forecast.SizeAfter, r.forecast.Refilled = c.group.Desired, spec.Refilled

@@ -301,7 +301,7 @@ func (x *podIndex) podCountsOf(all ...podMatch) *podCounts {
 	}
 	c := &podCounts{all: all, places: map[string]map[string]int{}}
 	x.counts[id] = c
-	x.indexPodCounts(c)
+	x.registerPodCounts(c)
 	c.total = len(x.countedPods(c))
 	return c
 }
@@ -345,8 +345,8 @@ func (x *podIndex) spreadCountsOf(pods *podCounts, d *spreadDomain, label string
 	return s
 }
 
-// indexPodCounts registers the counts for existing and for future keys.
-func (x *podIndex) indexPodCounts(c *podCounts) {
+// registerPodCounts registers the counts for existing and for future keys.
+func (x *podIndex) registerPodCounts(c *podCounts) {
 	namespaces := c.all[0].namespaces
 	if namespaces == nil {
 		x.countsIn[allNamespaces] = append(x.countsIn[allNamespaces], c)

@@ -118,8 +118,8 @@ func (r *recorder) addElapsedTime(now time.Time) {
 	}
 }
 
-// recordSize must be called when the size of the group has changed after the last step.
-func (r *recorder) recordSize(now time.Time, size int) {
+// recordGroupSize must be called when the size of the group has changed after the last step.
+func (r *recorder) recordGroupSize(now time.Time, size int) {
 	r.addElapsedTime(now)
 	r.size = size
 }

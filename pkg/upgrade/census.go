@@ -48,7 +48,7 @@ func countMembers(w *World, rec *record.Record) memberCounts {
 		var started *record.NodeRecord
 		if len(begun) > 0 && begun[0] == i {
 			begun = begun[1:]
-			started = c.indexRecord(m, rec)
+			started = c.registerStarted(m, rec)
 		}
 		switch {
 		case m.Instance.State == nodegroup.InstanceStandby && started == nil: // it is left alone
@@ -62,8 +62,8 @@ func countMembers(w *World, rec *record.Record) memberCounts {
 	return c
 }
 
-// indexRecord returns the member's record and adds the member to byName; nil if the member was not started.
-func (c *memberCounts) indexRecord(m *nodegroup.Member, rec *record.Record) *record.NodeRecord {
+// registerStarted returns the member's record and adds the member to byName; nil if the member was not started.
+func (c *memberCounts) registerStarted(m *nodegroup.Member, rec *record.Record) *record.NodeRecord {
 	name, started := rec.RecordNameOf(m)
 	if !started {
 		return nil

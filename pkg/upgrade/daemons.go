@@ -58,7 +58,7 @@ func daemonWorkload(pod *corev1.Pod) (drain.Workload, bool) {
 // collectDaemons returns the pods of DaemonSets, by workload, that are on nodes which fit selects, or that wait to be
 // bound to them.
 func (w *World) collectDaemons(fit func(*nodegroup.Member) bool) map[drain.Workload]daemonPods {
-	waiting, found := w.waitingDaemons(), []daemonPods(nil)
+	waiting, found := w.unboundDaemonPods(), []daemonPods(nil)
 	add := func(pod daemonPod) {
 		for pod.of >= len(found) {
 			found = append(found, daemonPods{})
@@ -88,8 +88,8 @@ func (w *World) collectDaemons(fit func(*nodegroup.Member) bool) map[drain.Workl
 	return all
 }
 
-// waitingDaemons returns the unbound pods of DaemonSets, by the node that they are for.
-func (w *World) waitingDaemons() map[string][]*corev1.Pod {
+// unboundDaemonPods returns the unbound pods of DaemonSets, by the node that they are for.
+func (w *World) unboundDaemonPods() map[string][]*corev1.Pod {
 	waiting := map[string][]*corev1.Pod{}
 	for _, pod := range w.Pods[""] {
 		if node := drain.TargetNode(pod); node != "" {
@@ -115,7 +115,7 @@ func daemonOfLivePod(pod *corev1.Pod) (drain.Workload, bool) {
 // nodesWithoutDaemon returns the current nodes that have no pod of the DaemonSet in any state.
 func (d *decision) nodesWithoutDaemon(w drain.Workload) []string {
 	var bare []string
-	waiting := d.w.waitingDaemons()
+	waiting := d.w.unboundDaemonPods()
 	isOf := func(pod *corev1.Pod) bool {
 		workload, _ := daemonWorkload(pod)
 		return workload == w

@@ -86,7 +86,7 @@ func Next(w World) Step {
 		d.rejectForeign()
 		d.noteVanished()
 		d.recordAnswers()
-		d.applyRequest()
+		d.obeyVerb()
 		d.noteInterrupt()
 		switch s := strategyOf(d.rec.Request.Strategy, d.rec.Rollback); {
 		case d.rec.Stopping == record.Aborted:
@@ -252,8 +252,8 @@ func (d *decision) stopNamingZones() {
 	d.recount()
 }
 
-// applyRequest does what a user asks of this upgrade.
-func (d *decision) applyRequest() {
+// obeyVerb does what a user asks of this upgrade.
+func (d *decision) obeyVerb() {
 	asked := allowedVerb(&d.rec, d.w.Asked)
 	if asked != record.VerbPause && !d.w.Stop {
 		d.cancelPause()

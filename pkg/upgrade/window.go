@@ -230,8 +230,8 @@ func (d *decision) startNode(m *nodegroup.Member) {
 	}
 }
 
-// launchRemedy returns what the user can do about the cloud's refusal of a launch.
-func launchRemedy(answer string) string {
+// remedyOfRefusedLaunch returns what the user can do about the cloud's refusal of a launch.
+func remedyOfRefusedLaunch(answer string) string {
 	says := func(words ...string) bool {
 		lower := strings.ToLower(answer)
 		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(lower, word) })
@@ -266,10 +266,10 @@ func (d *decision) describeBootFailure(wanted int, since time.Time) string {
 		if d.rec.Request.KeepMax && d.w.Group.Desired >= d.w.Group.Max {
 			return head + ": " + refusal + ": raise the group's max or remove --keep-max"
 		}
-		return head + ": " + refusal + ": " + launchRemedy(refusal)
+		return head + ": " + refusal + ": " + remedyOfRefusedLaunch(refusal)
 	}
 	if f := d.w.Group.LaunchFailure; f.Message != "" && f.At.After(d.rec.Started) {
-		return head + ": " + f.Message + ": " + launchRemedy(f.Message)
+		return head + ": " + f.Message + ": " + remedyOfRefusedLaunch(f.Message)
 	}
 	for _, m := range d.rec.NewMembers(d.w.Members) {
 		if why := d.describeUnusable(m); why != "" {

@@ -62,7 +62,7 @@ func (r *region) describeGroups(in *as.DescribeAutoScalingGroupsInput) (*as.Desc
 	v := r.laggedView()
 	found := []group{}
 	for _, g := range v.groups {
-		if emptyOrContains(in.AutoScalingGroupNames, g.name) && match(g) {
+		if isEmptyOrContains(in.AutoScalingGroupNames, g.name) && match(g) {
 			found = append(found, g)
 		}
 	}
@@ -87,7 +87,7 @@ func (r *region) describeGroupInstances(in *as.DescribeAutoScalingInstancesInput
 	}
 	all := []at.AutoScalingInstanceDetails{}
 	for _, i := range r.laggedView().instances {
-		if !i.left && emptyOrContains(in.InstanceIds, i.id) {
+		if !i.left && isEmptyOrContains(in.InstanceIds, i.id) {
 			all = append(all, i.details())
 		}
 	}
@@ -123,7 +123,7 @@ func (r *region) describeRefreshes(in *as.DescribeInstanceRefreshesInput) (*as.D
 	}
 	all := []at.InstanceRefresh{}
 	for _, f := range g.spec.Refreshes {
-		if f.AutoScalingGroupName = aws.String(g.name); emptyOrContains(in.InstanceRefreshIds, aws.ToString(f.InstanceRefreshId)) {
+		if f.AutoScalingGroupName = aws.String(g.name); isEmptyOrContains(in.InstanceRefreshIds, aws.ToString(f.InstanceRefreshId)) {
 			all = append(all, f)
 		}
 	}
@@ -146,7 +146,7 @@ func (r *region) describeHooks(in *as.DescribeLifecycleHooksInput) (*as.Describe
 	}
 	out := &as.DescribeLifecycleHooksOutput{LifecycleHooks: []at.LifecycleHook{}}
 	const name = "drain-before-terminate"
-	if g.spec.TerminatingHook > 0 && emptyOrContains(in.LifecycleHookNames, name) {
+	if g.spec.TerminatingHook > 0 && isEmptyOrContains(in.LifecycleHookNames, name) {
 		seconds := int32((g.spec.TerminatingHook + time.Second - 1) / time.Second)
 		out.LifecycleHooks = append(out.LifecycleHooks, at.LifecycleHook{
 			AutoScalingGroupName: aws.String(g.name),
@@ -163,7 +163,7 @@ func (r *region) describeHooks(in *as.DescribeLifecycleHooksInput) (*as.Describe
 func (r *region) describeConfigurations(in *as.DescribeLaunchConfigurationsInput) (*as.DescribeLaunchConfigurationsOutput, error) {
 	all := []at.LaunchConfiguration{}
 	for _, name := range sortedKeys(r.configs) {
-		if emptyOrContains(in.LaunchConfigurationNames, name) {
+		if isEmptyOrContains(in.LaunchConfigurationNames, name) {
 			all = append(all, r.configs[name])
 		}
 	}

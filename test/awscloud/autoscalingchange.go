@@ -41,7 +41,7 @@ func checkGroupSizes(minimum, maximum, desired int) error {
 
 // checkLaunchSource returns an error unless exactly one of template, policy and launch configuration is given, and it is valid.
 func (r *region) checkLaunchSource(t *at.LaunchTemplateSpecification, m *at.MixedInstancesPolicy, config string) error {
-	if !exactlyOne(t != nil, m != nil, config != "") {
+	if !isExactlyOneTrue(t != nil, m != nil, config != "") {
 		return validationError("Valid requests must contain either launchTemplate, LaunchConfigurationName, InstanceId or MixedInstancesPolicy parameter.")
 	}
 	if m != nil && (m.LaunchTemplate == nil || m.LaunchTemplate.LaunchTemplateSpecification == nil) {
@@ -58,7 +58,7 @@ func (r *region) checkLaunchSource(t *at.LaunchTemplateSpecification, m *at.Mixe
 	return nil
 }
 
-func exactlyOne(ways ...bool) bool {
+func isExactlyOneTrue(ways ...bool) bool {
 	n := 0
 	for _, w := range ways {
 		if w {

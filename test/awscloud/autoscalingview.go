@@ -120,8 +120,10 @@ func (i instance) details() at.AutoScalingInstanceDetails {
 	return d
 }
 
-// emptyOrContains reports whether the list is empty or contains s.
-func emptyOrContains(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
+// isEmptyOrContains reports whether the list is empty or contains s.
+func isEmptyOrContains(list []string, s string) bool {
+	return len(list) == 0 || slices.Contains(list, s)
+}
 
 // compileGroupFilters returns a function that reports whether a group matches all filters of DescribeAutoScalingGroups. A group
 // matches a filter if it matches one of the filter's values.
@@ -154,7 +156,7 @@ func matchesTagFilter(tags map[string]string, name string, values []string) bool
 // DescribeScalingActivities.
 func compileActivityFilters(in *as.DescribeScalingActivitiesInput) (func(at.Activity) bool, error) {
 	tests := []func(at.Activity) bool{func(a at.Activity) bool {
-		return emptyOrContains(in.ActivityIds, *a.ActivityId)
+		return isEmptyOrContains(in.ActivityIds, *a.ActivityId)
 	}}
 	for _, f := range in.Filters {
 		t, err := compileActivityFilter(aws.ToString(f.Name), f.Values, in.AutoScalingGroupName != nil)

@@ -131,7 +131,7 @@ func launchHidden(t *testing.T, hidden time.Duration) (c *awscloud.Cloud, id str
 	o.NewInstanceHidden = hidden
 	c, template := start(t, o)
 	addGroup(t, c, template, []int{1}, nil)
-	out := must(scaling(c).LaunchInstances(t.Context(), launchIn(zoneA, 1, "t")))(t)
+	out := must(scaling(c).LaunchInstances(t.Context(), inputToLaunchIn(zoneA, 1, "t")))(t)
 	return c, out.Instances[0].InstanceIds[0]
 }
 

@@ -70,7 +70,7 @@ func (r *region) describeInstances(form ec2Form, now time.Time) (ec2Answer, erro
 	}
 	out := []ec2Reservation{}
 	for _, i := range visible {
-		if !emptyOrContains(ids, i.InstanceID) {
+		if !isEmptyOrContains(ids, i.InstanceID) {
 			continue
 		}
 		ok, err := matchesFilters(form.filters(), i.attributes(), i.tags())
@@ -189,7 +189,7 @@ func (r *region) describeImages(form ec2Form, _ time.Time) (ec2Answer, error) {
 	out := []ec2Image{}
 	for _, id := range sortedKeys(r.images) {
 		i := describeImage(r.images[id])
-		if !emptyOrContains(ids, id) || !emptyOrContains(owners, i.OwnerID) && !slices.Contains(owners, i.OwnerAlias) {
+		if !isEmptyOrContains(ids, id) || !isEmptyOrContains(owners, i.OwnerID) && !slices.Contains(owners, i.OwnerAlias) {
 			continue
 		}
 		ok, err := matchesFilters(form.filters(), map[string]string{

@@ -343,7 +343,7 @@ func (u *updater) replaceNode(ctx context.Context, i instance) error {
 		return slices.DeleteFunc(slices.Clone(nodes), func(node string) bool { return node == i.node })
 	})
 	if u.isMinimal() {
-		return u.awaitNodes(ctx, u.groupIsFull)
+		return u.awaitNodes(ctx, u.isGroupFull)
 	}
 	return nil
 }
@@ -396,9 +396,9 @@ func (u *updater) terminate(ctx context.Context, i instance, decrement bool) err
 	return err
 }
 
-// groupIsFull reports whether the group has its desired size and all its current nodes are Ready. notReady lists the current
+// isGroupFull reports whether the group has its desired size and all its current nodes are Ready. notReady lists the current
 // instances whose nodes are not Ready.
-func (u *updater) groupIsFull(ctx context.Context) (full bool, notReady []string) {
+func (u *updater) isGroupFull(ctx context.Context) (full bool, notReady []string) {
 	u.region.mu.Lock()
 	members, marks := u.region.liveMembers(u.group.group), u.currentLabels()
 	full = totalUnits(members) >= u.region.groups[u.group.group].desired

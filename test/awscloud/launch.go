@@ -117,7 +117,7 @@ func requestedZone(zones []string, in *as.LaunchInstancesInput) (string, error) 
 		return "", validationError("You cannot specify both AvailabilityZones and AvailabilityZoneIds")
 	}
 	fits := slices.DeleteFunc(slices.Clone(zones), func(z string) bool {
-		return !emptyOrContains(in.AvailabilityZones, z) || !emptyOrContains(in.AvailabilityZoneIds, zoneID(z)) || !emptyOrContains(in.SubnetIds, subnetID(z))
+		return !isEmptyOrContains(in.AvailabilityZones, z) || !isEmptyOrContains(in.AvailabilityZoneIds, zoneID(z)) || !isEmptyOrContains(in.SubnetIds, subnetID(z))
 	})
 	switch len(fits) {
 	case 0:

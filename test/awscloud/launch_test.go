@@ -15,7 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-func launchIn(zone string, n int32, token string) *as.LaunchInstancesInput {
+func inputToLaunchIn(zone string, n int32, token string) *as.LaunchInstancesInput {
 	return &as.LaunchInstancesInput{
 		AutoScalingGroupName: aws.String("g"), AvailabilityZones: []string{zone}, RequestedCapacity: aws.Int32(n), ClientToken: aws.String(token),
 	}
@@ -26,7 +26,7 @@ func TestLaunchInstancesUsesNamedZone(t *testing.T) {
 	o.Boot = time.Hour
 	c, template := start(t, o)
 	addGroup(t, c, template, []int{2, 1, 1}, nil)
-	out := must(scaling(c).LaunchInstances(t.Context(), launchIn(zoneA, 2, "run/a-1")))(t)
+	out := must(scaling(c).LaunchInstances(t.Context(), inputToLaunchIn(zoneA, 2, "run/a-1")))(t)
 	if len(out.Instances) != 1 || len(out.Instances[0].InstanceIds) != 2 || len(out.Errors) != 0 {
 		t.Fatalf("got %+v, want two instances and no error", out)
 	}
@@ -40,11 +40,11 @@ func TestLaunchInstancesUsesNamedZone(t *testing.T) {
 func TestLaunchInstancesIsIdempotent(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1, 1, 1}, nil)
-	first := must(scaling(c).LaunchInstances(t.Context(), launchIn(zoneB, 1, "t")))(t)
-	again := must(scaling(c).LaunchInstances(t.Context(), launchIn(zoneB, 1, "t")))(t)
+	first := must(scaling(c).LaunchInstances(t.Context(), inputToLaunchIn(zoneB, 1, "t")))(t)
+	again := must(scaling(c).LaunchInstances(t.Context(), inputToLaunchIn(zoneB, 1, "t")))(t)
 	equal(t, "the answer to the repeated call", again.Instances, first.Instances)
 	equal(t, "desired", status(t, c).Desired, 4)
-	_, err := scaling(c).LaunchInstances(t.Context(), launchIn(zoneB, 2, "t"))
+	_, err := scaling(c).LaunchInstances(t.Context(), inputToLaunchIn(zoneB, 2, "t"))
 	wantCode(t, err, "IdempotentParameterMismatch")
 }
 
@@ -54,7 +54,7 @@ func TestLaunchInstancesIsAsSlowAsConfigured(t *testing.T) {
 	c, template := start(t, o)
 	addGroup(t, c, template, []int{1, 1, 1}, nil)
 	before := time.Now()
-	must(scaling(c).LaunchInstances(t.Context(), launchIn(zoneB, 1, "t")))(t)
+	must(scaling(c).LaunchInstances(t.Context(), inputToLaunchIn(zoneB, 1, "t")))(t)
 	if took := time.Since(before); took < o.LaunchCall {
 		t.Errorf("answered after %v, want %v", took, o.LaunchCall)
 	}
@@ -70,12 +70,12 @@ func TestLaunchInstancesContinuesIfClientDisconnects(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	answered := make(chan error, 1)
 	go func() {
-		_, err := scaling(c).LaunchInstances(ctx, launchIn(zoneB, 1, "t"))
+		_, err := scaling(c).LaunchInstances(ctx, inputToLaunchIn(zoneB, 1, "t"))
 		answered <- err
 	}()
 	// When the call has arrived, its token is in use: a call with other parameters is refused.
 	await(t, c, "the call", func(awscloud.GroupStatus) bool {
-		_, err := scaling(c).LaunchInstances(t.Context(), launchIn("us-east-1f", 1, "t"))
+		_, err := scaling(c).LaunchInstances(t.Context(), inputToLaunchIn("us-east-1f", 1, "t"))
 		return strings.Contains(err.Error(), "IdempotentParameterMismatch")
 	})
 	cancel()
@@ -97,7 +97,7 @@ func TestLaunchInstancesReportsMissingCapacity(t *testing.T) {
 			c, template := start(t, shortTimes())
 			addGroup(t, c, template, []int{1, 1, 1}, func(s *awscloud.GroupSpec) { s.Suspended = append(s.Suspended, "Terminate") })
 			c.LimitCapacity(zoneC, 1)
-			in := launchIn(zoneC, 3, "t")
+			in := inputToLaunchIn(zoneC, 3, "t")
 			in.RetryStrategy = tc.retry
 			out := must(scaling(c).LaunchInstances(t.Context(), in))(t)
 			if len(out.Instances) != 1 || len(out.Instances[0].InstanceIds) != 1 || len(out.Errors) != 1 {
@@ -160,7 +160,7 @@ func TestLaunchInstancesRejectsInvalidRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, template := start(t, shortTimes())
 			addGroup(t, c, template, []int{1, 1, 1}, tc.group)
-			in := launchIn(zoneA, 1, "t")
+			in := inputToLaunchIn(zoneA, 1, "t")
 			if tc.call != nil {
 				tc.call(in)
 			}
@@ -175,10 +175,10 @@ func TestLaunchInstancesRejectsInvalidRequests(t *testing.T) {
 func TestRefusedLaunchDoesNotUseItsToken(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1, 1, 1}, func(s *awscloud.GroupSpec) { s.Max = 3 })
-	_, err := scaling(c).LaunchInstances(t.Context(), launchIn(zoneA, 1, "t"))
+	_, err := scaling(c).LaunchInstances(t.Context(), inputToLaunchIn(zoneA, 1, "t"))
 	wantCode(t, err, "ValidationError")
 	must(scaling(c).UpdateAutoScalingGroup(t.Context(), &as.UpdateAutoScalingGroupInput{AutoScalingGroupName: aws.String("g"), MaxSize: aws.Int32(4)}))(t)
-	must(scaling(c).LaunchInstances(t.Context(), launchIn(zoneA, 1, "t")))(t)
+	must(scaling(c).LaunchInstances(t.Context(), inputToLaunchIn(zoneA, 1, "t")))(t)
 	equal(t, "desired", status(t, c).Desired, 4)
 }
 
@@ -193,7 +193,7 @@ func TestLaunchFailsWithoutFreeAddress(t *testing.T) {
 		return *out.Subnets[0].AvailableIpAddressCount
 	}
 	equal(t, "free", free(), 1)
-	out := must(scaling(c).LaunchInstances(t.Context(), launchIn(zoneC, 2, "t")))(t)
+	out := must(scaling(c).LaunchInstances(t.Context(), inputToLaunchIn(zoneC, 2, "t")))(t)
 	equal(t, "error", *out.Errors[0].ErrorCode, "InsufficientFreeAddressesInSubnet")
 	equal(t, "free", free(), 0)
 }
@@ -201,10 +201,10 @@ func TestLaunchFailsWithoutFreeAddress(t *testing.T) {
 func TestLaunchInstancesAcceptsSubnetOrZoneID(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1, 1, 1}, nil)
-	byID := launchIn("", 1, "id")
+	byID := inputToLaunchIn("", 1, "id")
 	byID.AvailabilityZones, byID.AvailabilityZoneIds = nil, []string{"use1-az2"}
 	first := must(scaling(c).LaunchInstances(t.Context(), byID))(t)
-	bySubnet := launchIn("", 1, "subnet")
+	bySubnet := inputToLaunchIn("", 1, "subnet")
 	bySubnet.AvailabilityZones, bySubnet.SubnetIds = nil, []string{*first.Instances[0].SubnetId}
 	second := must(scaling(c).LaunchInstances(t.Context(), bySubnet))(t)
 	equal(t, "zones", [2]string{*first.Instances[0].AvailabilityZone, *second.Instances[0].AvailabilityZone}, [2]string{zoneB, zoneB})

@@ -90,12 +90,12 @@ func decidePolicies(documents []policyDocument, q question) (d iamtypes.PolicyEv
 
 // covers reports whether the statement covers the action on the resource.
 func (s policyStatement) covers(q question) bool {
-	action := slices.ContainsFunc(s.Action, func(p string) bool { return wildcardMatch(strings.ToLower(p), strings.ToLower(q.action)) })
+	action := slices.ContainsFunc(s.Action, func(p string) bool { return matchesWildcard(strings.ToLower(p), strings.ToLower(q.action)) })
 	return action && slices.ContainsFunc(s.Resource, func(p string) bool {
 		if strings.Contains(p, "${aws:username}") && q.username == "" {
 			return false
 		}
-		return wildcardMatch(strings.ReplaceAll(p, "${aws:username}", q.username), q.resource)
+		return matchesWildcard(strings.ReplaceAll(p, "${aws:username}", q.username), q.resource)
 	})
 }
 
@@ -111,7 +111,7 @@ func (s policyStatement) conditionsHold(known map[string][]string) (holds bool, 
 			}
 			equal := slices.ContainsFunc(have, func(v string) bool {
 				if operator == "ArnLike" {
-					return slices.ContainsFunc(values, func(pattern string) bool { return wildcardMatch(pattern, v) })
+					return slices.ContainsFunc(values, func(pattern string) bool { return matchesWildcard(pattern, v) })
 				}
 				return slices.Contains(values, v)
 			})
@@ -123,9 +123,9 @@ func (s policyStatement) conditionsHold(known map[string][]string) (holds bool, 
 	return holds, missing
 }
 
-// wildcardMatch reports whether the text matches a pattern of a policy. In patterns * is any text and ? is any character,
+// matchesWildcard reports whether the text matches a pattern of a policy. In patterns * is any text and ? is any character,
 // including slashes.
-func wildcardMatch(pattern, text string) bool {
+func matchesWildcard(pattern, text string) bool {
 	expression := regexp.QuoteMeta(pattern)
 	expression = strings.ReplaceAll(strings.ReplaceAll(expression, `\*`, `.*`), `\?`, `.`)
 	return regexp.MustCompile(`^` + expression + `$`).MatchString(text)

@@ -193,7 +193,7 @@ func TestSDKRepeatsCallAfterDroppedConnection(t *testing.T) {
 	}
 	client := as.NewFromConfig(cfg)
 	c.InjectFault(awscloud.Fault{Operation: "LaunchInstances", AfterEffect: true})
-	must(client.LaunchInstances(t.Context(), launchIn(zoneA, 1, "t")))(t)
+	must(client.LaunchInstances(t.Context(), inputToLaunchIn(zoneA, 1, "t")))(t)
 	equal(t, "desired after a repeated launch with a token", status(t, c).Desired, 4)
 
 	c.InjectFault(awscloud.Fault{Operation: "TerminateInstanceInAutoScalingGroup", AfterEffect: true})
@@ -402,12 +402,12 @@ func TestStopEndsALongCall(t *testing.T) {
 	addGroup(t, c, template, []int{1}, nil)
 	answered := make(chan error, 1)
 	go func() {
-		_, err := scaling(c).LaunchInstances(context.Background(), launchIn(zoneA, 1, "t"))
+		_, err := scaling(c).LaunchInstances(context.Background(), inputToLaunchIn(zoneA, 1, "t"))
 		answered <- err
 	}()
 	// When the call has arrived, its token is in use: a call with other parameters is refused.
 	await(t, c, "the call", func(awscloud.GroupStatus) bool {
-		_, err := scaling(c).LaunchInstances(t.Context(), launchIn("us-east-1f", 1, "t"))
+		_, err := scaling(c).LaunchInstances(t.Context(), inputToLaunchIn("us-east-1f", 1, "t"))
 		return strings.Contains(err.Error(), "IdempotentParameterMismatch")
 	})
 	before := time.Now()

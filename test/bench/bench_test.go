@@ -33,7 +33,7 @@ func TestShortestDrainTimeDependsOnWindowAndWorkloads(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := drainFloor(c.nodes, c.window, c.workloads).time; got != c.want {
+			if got := floorOfDrain(c.nodes, c.window, c.workloads).time; got != c.want {
 				t.Errorf("floor %s, want %s", got, c.want)
 			}
 		})

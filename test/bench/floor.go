@@ -15,9 +15,9 @@ type floor struct {
 	time    time.Duration
 }
 
-// drainFloor returns the floor for nodes whose replacements already exist. Each window of nodes takes at least as long as the slowest
+// floorOfDrain returns the floor for nodes whose replacements already exist. Each window of nodes takes at least as long as the slowest
 // pod's termination. A budget allows only some of its pods to move at a time. The next pods can move when these are ready again.
-func drainFloor(nodes, window int, workloads []fixture.Workload) floor {
+func floorOfDrain(nodes, window int, workloads []fixture.Workload) floor {
 	var gone, budgets time.Duration
 	for i := range workloads {
 		w := &workloads[i]

@@ -54,36 +54,36 @@ func scenarios() []scenario {
 	return []scenario{
 		{
 			name: "node-of-8", title: "One node, 8 pods, PDB maxUnavailable 1, ready after 1s, gone after 0.5s",
-			nodes: 1, window: 1, spare: 2, workloads: single(8), rivals: []rival{oneByOne}, floor: drainFloor(1, 1, single(8)),
+			nodes: 1, window: 1, spare: 2, workloads: single(8), rivals: []rival{oneByOne}, floor: floorOfDrain(1, 1, single(8)),
 		},
 		{
 			name: "node-of-40", title: "One node, 40 pods, PDB maxUnavailable 1, ready after 1s, gone after 0.5s",
-			nodes: 1, window: 1, spare: 2, workloads: single(40), rivals: []rival{oneByOne}, floor: drainFloor(1, 1, single(40)),
+			nodes: 1, window: 1, spare: 2, workloads: single(40), rivals: []rival{oneByOne}, floor: floorOfDrain(1, 1, single(40)),
 			targets: []target{floorTarget(1.05)},
 		},
 		{
 			name: "wide-budget", title: "One node, 40 pods, PDB maxUnavailable 50%, ready after 1s, gone after 0.5s",
-			nodes: 1, window: 1, spare: 2, workloads: wide, rivals: []rival{oneByOne}, floor: drainFloor(1, 1, wide),
+			nodes: 1, window: 1, spare: 2, workloads: wide, rivals: []rival{oneByOne}, floor: floorOfDrain(1, 1, wide),
 		},
 		{
 			name: "budgets", title: "24 nodes, 4 at a time, 30 workloads, ready after 2s, gone after 3s",
-			nodes: 24, window: 4, spare: 24, workloads: mixed, rivals: []rival{oneByOne, fourAtOnce}, floor: drainFloor(24, 4, mixed),
+			nodes: 24, window: 4, spare: 24, workloads: mixed, rivals: []rival{oneByOne, fourAtOnce}, floor: floorOfDrain(24, 4, mixed),
 			targets: []target{floorTarget(1.45), rivalTarget(fourAtOnce, 0.45), rivalTarget(oneByOne, 0.25)},
 		},
 		{
 			name: "disturbed", title: "budgets, with watches cut after 2s, 5% of answers 500 and 5% 429 with Retry-After 1",
-			nodes: 24, window: 4, spare: 24, workloads: mixed, rivals: []rival{undisturbed}, floor: drainFloor(24, 4, mixed),
+			nodes: 24, window: 4, spare: 24, workloads: mixed, rivals: []rival{undisturbed}, floor: floorOfDrain(24, 4, mixed),
 			targets: []target{rivalTarget(undisturbed, 1.5), brokenBudgetsTarget()}, disturbed: true,
 		},
 		{
 			name: "no-budgets", title: "24 nodes, 4 at a time, 30 workloads without budgets, ready after 2s, gone after 3s",
-			nodes: 24, window: 4, spare: 24, workloads: bare, rivals: []rival{oneByOne, fourAtOnce}, floor: drainFloor(24, 4, bare),
+			nodes: 24, window: 4, spare: 24, workloads: bare, rivals: []rival{oneByOne, fourAtOnce}, floor: floorOfDrain(24, 4, bare),
 			targets: []target{floorTarget(1.2)},
 		},
 		{
 			name: "broken", title: "24 nodes, 4 at a time, 30 workloads and one whose 8 pods crash under PDB maxUnavailable 1, a minute for each node",
 			nodes: 24, window: 4, spare: 24, workloads: mixed, broken: &broken, limit: time.Minute, rivals: []rival{heavyOneByOne, fourAtOnce},
-			floor: drainFloor(24, 4, mixed), targets: []target{otherNodesTarget(1.35), explanationTarget(5 * second)},
+			floor: floorOfDrain(24, 4, mixed), targets: []target{otherNodesTarget(1.35), explanationTarget(5 * second)},
 		},
 		{
 			name: "cloud", title: "12 nodes of an Auto Scaling group, 6 more at first, 1 at a time, boot 20s, 30 workloads, ready after 2s, gone after 3s",
@@ -92,7 +92,7 @@ func scenarios() []scenario {
 		},
 		{
 			name: "4000-pods", title: "200 nodes, 20 at a time, 100 workloads of 40 pods, ready after 20s, gone after 30s",
-			nodes: 200, window: 20, spare: 200, workloads: large, floor: drainFloor(200, 20, large), targets: []target{floorTarget(1.25)}, heavy: true,
+			nodes: 200, window: 20, spare: 200, workloads: large, floor: floorOfDrain(200, 20, large), targets: []target{floorTarget(1.25)}, heavy: true,
 		},
 	}
 }

@@ -59,7 +59,7 @@ func faults() []fault {
 }
 
 // killsCommand reports whether the tool is killed.
-func (f fault) killsCommand() bool { return f == killTool || f.followingVerb() != "" }
+func (f fault) killsCommand() bool { return f == killTool || f.verbAfterFault() != "" }
 
 // haltsCommand reports whether the tool is halted until another process has ended the upgrade.
 func (f fault) haltsCommand() bool {
@@ -126,7 +126,7 @@ func (t *testCase) runWithFault(ctx context.Context) (int, error) {
 	if code != exitKilled {
 		return 0, fmt.Errorf("the command ended with %d before it could be killed: %s", code, t.stderr.String())
 	}
-	if verb := t.point.fault.followingVerb(); verb != "" {
+	if verb := t.point.fault.verbAfterFault(); verb != "" {
 		return t.runVerb(ctx, verb)
 	}
 	// Without --takeover the command would wait a minute for the lease of the killed one.

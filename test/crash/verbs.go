@@ -11,8 +11,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// followingVerb returns the verb of the command that runs after the fault; "" for none.
-func (f fault) followingVerb() record.Verb {
+// verbAfterFault returns the verb of the command that runs after the fault; "" for none.
+func (f fault) verbAfterFault() record.Verb {
 	switch verb := record.Verb(f); verb {
 	case record.VerbPause, record.VerbRollback, record.VerbComplete, record.VerbAbort:
 		return verb

@@ -98,7 +98,7 @@ func (o options) ways() (ways []way, against *way) {
 		ways, against = append(ways, less), &less
 	}
 	if !o.alone {
-		ways = append(ways, drainWay())
+		ways = append(ways, wayOfKubectlDrain())
 	}
 	return ways, against
 }

@@ -21,8 +21,8 @@ type way struct {
 	promisesNoGap, promisesForSinglePods bool
 }
 
-// drainWay returns the way that uses kubectl drain.
-func drainWay() way {
+// wayOfKubectlDrain returns the way that uses kubectl drain.
+func wayOfKubectlDrain() way {
 	return way{name: "xargs -P 4 kubectl drain", line: fixture.DrainLine(pool, fixture.FourAtOnce)}
 }
 

@@ -17,14 +17,14 @@ type door struct {
 func (d *door) Accept() (net.Conn, error) {
 	for {
 		conn, err := d.Listener.Accept()
-		if err != nil || d.open() {
+		if err != nil || d.isOpen() {
 			return conn, err
 		}
 		reset(conn)
 	}
 }
 
-func (d *door) open() bool {
+func (d *door) isOpen() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return !time.Now().Before(d.shut)

@@ -64,7 +64,7 @@ type fateKey struct{}
 // errLost ends a request whose answer must not reach the client.
 var errLost = errors.New("the answer is lost")
 
-// open starts a front before the server at target. It connects to the server through transport.
+// isOpen starts a front before the server at target. It connects to the server through transport.
 func open(a api, target *url.URL, transport http.RoundTripper, plan Plan) *Front {
 	f := &Front{
 		api: a, plan: plan, tally: newTally(), counts: a.write, hooks: map[int]func(){}, lost: map[int]bool{},
@@ -91,7 +91,7 @@ func open(a api, target *url.URL, transport http.RoundTripper, plan Plan) *Front
 
 // serve handles a request according to the plan.
 func (f *Front) serve(w http.ResponseWriter, r *http.Request) {
-	if f.api.token != "" && !f.admitted(r) {
+	if f.api.token != "" && !f.isAdmitted(r) {
 		_, _ = io.Copy(io.Discard, r.Body) // see the comment on reading the body below
 		f.api.answer(w, r, Harm{Status: http.StatusUnauthorized})
 		return
@@ -113,8 +113,8 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// admitted reports whether a request has a valid token.
-func (f *Front) admitted(r *http.Request) bool {
+// isAdmitted reports whether a request has a valid token.
+func (f *Front) isAdmitted(r *http.Request) bool {
 	f.mu.Lock()
 	admits := f.admits
 	f.mu.Unlock()

@@ -124,7 +124,7 @@ func (r *rules) checkFence(w *upgrade.World, step *upgrade.Step, a nodemark.Fenc
 	if p := step.Record.Phase; p != record.PhaseScaleUp && p != record.PhaseUpgrade && p != record.PhaseCordonBlue && p != record.PhaseWait && p != record.PhaseDrainBlue && p != record.PhaseDeleteBlue {
 		r.fail("I10", "node %s is fenced in phase %q", a.Node, step.Record.Phase)
 	}
-	if !r.quiet || (step.Record.Phase != record.PhaseScaleUp && step.Record.Phase != record.PhaseCordonBlue) {
+	if !r.undisturbed || (step.Record.Phase != record.PhaseScaleUp && step.Record.Phase != record.PhaseCordonBlue) {
 		return
 	}
 	want, usable, books := 0, map[string]int{}, step.Record.Ledger.Books()
@@ -338,7 +338,7 @@ func (r *rules) checkEnoughServing(record *record.Record) {
 func (r *rules) checkResult(p *process, action nodegroup.Action, err error) {
 	switch a := action.(type) {
 	case schedule.Eviction:
-		steady := r.quiet && p.request.OnTimeout != record.Force // deletions past a budget show in it later
+		steady := r.undisturbed && p.request.OnTimeout != record.Force // deletions past a budget show in it later
 		if steady && apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) && !r.c.hasCrashedUnderSameBudget(a.UID) {
 			r.fail("I5", "%s is refused: %v", a, err)
 		}
@@ -351,7 +351,7 @@ func (r *rules) checkResult(p *process, action nodegroup.Action, err error) {
 		}
 	case nodegroup.Terminate:
 		var refused *provider.Error
-		if r.quiet && errors.As(err, &refused) && refused.Outcome == nodegroup.OutcomeExhausted {
+		if r.undisturbed && errors.As(err, &refused) && refused.Outcome == nodegroup.OutcomeExhausted {
 			r.fail("minimum", "%s is refused: %v", a, err)
 		}
 		r.zonesChanged = r.zonesChanged || !a.Shrink // the group replaces it in a zone of its choice
@@ -379,7 +379,7 @@ func (r *rules) checkMovesOnce(a schedule.Eviction) {
 }
 
 func (r *rules) checkMoveCount(m *controller, pod string) {
-	if !r.quiet || m.Tolerant {
+	if !r.undisturbed || m.Tolerant {
 		return
 	}
 	if r.moveCounts[pod]++; r.moveCounts[pod] > 1 {

@@ -123,7 +123,7 @@ func (r *rules) checkAutoscaled(w *upgrade.World, step *upgrade.Step) {
 		return
 	}
 	r.checkWaitForDrain(w, rec)
-	if r.quiet && rec.Stopping == "" && rec.Result == "" {
+	if r.undisturbed && rec.Stopping == "" && rec.Result == "" {
 		r.checkIdleNodesRemoved(w, step)
 		r.checkScaleDownDisabledInDrain(w, rec)
 	}
@@ -142,7 +142,7 @@ func (r *rules) checkAutoscaledAction(w *upgrade.World, rec *record.Record, acti
 			r.fail("G77", "%s, with %d before and %d outdated nodes", a, r.max, rec.Total)
 		}
 	case nodemark.Fence:
-		if room := r.max + len(r.c.plan.Nodes); r.quiet && !rec.Request.KeepMax && r.c.cloud.max == r.max && room > r.max {
+		if room := r.max + len(r.c.plan.Nodes); r.undisturbed && !rec.Request.KeepMax && r.c.cloud.max == r.max && room > r.max {
 			r.fail("G77", "%s, but the maximum was not raised", a)
 		}
 	case schedule.Eviction:
@@ -161,7 +161,7 @@ func (r *rules) checkAutoscaledAction(w *upgrade.World, rec *record.Record, acti
 		if drains || m == nil || m.Node == nil {
 			return
 		}
-		if !a.Shrink && r.quiet {
+		if !a.Shrink && r.undisturbed {
 			r.fail("G73", "%s without shrinking the group, which is at its minimum", a)
 		}
 		if slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool { return isProtected(pod) || mustLeave(pod, isSilent(m.Node, w.Now)) }) && w.Record.Nodes[a.Node].State != record.NodeRemoving {
@@ -223,7 +223,7 @@ func (r *rules) checkWaitForDrain(w *upgrade.World, rec *record.Record) {
 	if due := w.Record.Phase == record.PhaseCordonBlue && rec.Phase == record.PhaseDrainBlue && rec.Request.WaitForDrain.Duration > 0 && left > 0; due {
 		r.fail("G71", "it drains without waiting")
 	}
-	if overdue := now.Until.Add(time.Minute); r.quiet && r.c.plan.Stay && !now.Until.IsZero() && w.Now.After(overdue) {
+	if overdue := now.Until.Add(time.Minute); r.undisturbed && r.c.plan.Stay && !now.Until.IsZero() && w.Now.After(overdue) {
 		r.fail("G71", "the wait ended at %s, but the upgrade does not continue", now.Until)
 	}
 }

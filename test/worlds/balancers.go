@@ -238,7 +238,7 @@ func (t Tally) countTargets(step *upgrade.Step) {
 }
 
 // checkTargetsGone checks E45 for load balancers: no machine is terminated while its targets drain, if the process has seen that. The
-// targets include the pods that the upgrade evicted from the node. In quiet worlds, no target may still be registered.
+// targets include the pods that the upgrade evicted from the node. In undisturbed worlds, no target may still be registered.
 func (r *rules) checkTargetsGone(w *upgrade.World, m *nodegroup.Member) {
 	if !r.c.plan.hasBalancer() {
 		return
@@ -249,7 +249,7 @@ func (r *rules) checkTargetsGone(w *upgrade.World, m *nodegroup.Member) {
 		switch {
 		case state == targetDraining && (seen || !r.c.plan.hasFault(CloudBlind, BalancersBlind)):
 			r.fail("E45", "node %s is removed, and its target %s drains for another %s", m.Name(), id, r.c.deregisteredAt[id].Add(r.c.plan.Balancer.Delay).Sub(r.c.now))
-		case state == targetRegistered && r.quiet && r.c.plan.Balancer.Bound && !r.c.plan.Balancer.Stuck:
+		case state == targetRegistered && r.undisturbed && r.c.plan.Balancer.Bound && !r.c.plan.Balancer.Stuck:
 			r.fail("E45", "node %s is removed, and its target %s is still registered", m.Name(), id)
 		}
 	}

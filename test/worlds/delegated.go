@@ -55,11 +55,11 @@ func addOvertakenOperations(p *Plan) {
 	p.Faults = append(p.Faults, Fault{Kind: OperationOvertaken, To: d.between(time.Minute, 30*time.Minute), Percent: pick(d, 50, 100)})
 }
 
-// addJob adds a Job to most quiet worlds whose cloud upgrades the group. Its pods also end on nodes that the cloud does not drain yet.
+// addJob adds a Job to most undisturbed worlds whose cloud upgrades the group. Its pods also end on nodes that the cloud does not drain yet.
 // checkDrainingNodes needs such pods. It draws from its own generator, so that all other worlds stay the same.
 func addJob(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6a6f6273))}
-	if !p.isDelegated() || !p.isQuiet() || !d.chance(75) {
+	if !p.isDelegated() || !p.isUndisturbed() || !d.chance(75) {
 		return
 	}
 	p.Workloads = append(p.Workloads, Workload{
@@ -281,10 +281,10 @@ func (r *rules) checkFailureIsNew(op *nodegroup.Operation) {
 	r.delegations.reported[op.ID] = true
 }
 
-// checkDelegatedStatus checks the status of nodes and pods against the running operation, in quiet worlds.
+// checkDelegatedStatus checks the status of nodes and pods against the running operation, in undisturbed worlds.
 func (r *rules) checkDelegatedStatus(w *upgrade.World, step *upgrade.Step) {
 	op := r.c.runningOperation()
-	if !r.quiet || op == nil || step.Record.Phase != record.PhaseFollow || step.Record.Delegation.ID != op.id || !w.Now.Equal(r.c.now) {
+	if !r.undisturbed || op == nil || step.Record.Phase != record.PhaseFollow || step.Record.Delegation.ID != op.id || !w.Now.Equal(r.c.now) {
 		return
 	}
 	r.checkBlockingPodsNamed(w, step, op)

@@ -136,7 +136,7 @@ func (r *rules) checkRelaunch(p *process, w *upgrade.World, add nodegroup.AddCap
 // checkQuiesced checks S4: before the upgrade changes the group, it suspends the processes by which the cloud changes the group. It
 // checks nothing after a stop.
 func (r *rules) checkQuiesced(action nodegroup.Action) {
-	if !r.quiet || !r.c.plan.hasSize() || r.duties.stopped {
+	if !r.undisturbed || !r.c.plan.hasSize() || r.duties.stopped {
 		return
 	}
 	switch action.(type) {

@@ -53,7 +53,7 @@ func (r *rules) checkStopped(rec record.Record) {
 		}
 	}
 	theirs := r.c.plan.Suspended && !r.resumedByOthers
-	kept := r.reportsRefused(&rec, "resume "+rebalance) && slices.Contains(r.c.cloud.suspended, rebalance) || reportsSuspended(&rec) && (!r.quiet || r.isUnbalanced())
+	kept := r.reportsRefused(&rec, "resume "+rebalance) && slices.Contains(r.c.cloud.suspended, rebalance) || reportsSuspended(&rec) && (!r.undisturbed || r.isUnbalanced())
 	kept = kept && (!r.resumedByOthers || slices.Contains(r.c.cloud.suspended, rebalance)) // the upgrade may not have seen that an admin resumed it a moment ago
 	if suspended := slices.Contains(r.c.cloud.suspended, rebalance); suspended != (theirs || kept) && r.c.plan.hasSize() {
 		r.fail("I4", "%s is suspended: %t, and was suspended by another actor: %t", rebalance, suspended, theirs)
@@ -70,7 +70,7 @@ func reportsSuspended(record *record.Record) bool {
 
 // reportsRefused reports whether the message names a refused request that begins with the given words.
 func (r *rules) reportsRefused(record *record.Record, request string) bool {
-	return !r.quiet && strings.Contains(record.Message, "to "+request)
+	return !r.undisturbed && strings.Contains(record.Message, "to "+request)
 }
 
 // countOfOthersPattern matches a message that names some requests or nodes, and only counts the others.
@@ -79,7 +79,7 @@ func countOfOthersPattern() *regexp.Regexp { return regexp.MustCompile(`and [0-9
 // reportsMarked reports whether the message says that the upgrade's marks could not be removed from the node.
 func (r *rules) reportsMarked(record *record.Record, node string) bool {
 	for _, request := range []string{"unfence node ", "leave node "} {
-		if _, refused, said := strings.Cut(record.Message, "to "+request); said && !r.quiet && (strings.Contains(refused, node) || countOfOthersPattern().MatchString(refused)) {
+		if _, refused, said := strings.Cut(record.Message, "to "+request); said && !r.undisturbed && (strings.Contains(refused, node) || countOfOthersPattern().MatchString(refused)) {
 			return true
 		}
 	}
@@ -123,7 +123,7 @@ func (r *rules) checkResultCause(rec record.Record) {
 	case record.PodEvictionFailure:
 		r.checkEvictionFailure(rec)
 	case record.NodeCreationFailure:
-		if r.quiet && p.Boot*5/4+p.ClosedFor+5*time.Minute < rec.Request.BootTimeout.Duration {
+		if r.undisturbed && p.Boot*5/4+p.ClosedFor+5*time.Minute < rec.Request.BootTimeout.Duration {
 			r.fail("liveness", "the result is NodeCreationFailure, but new nodes boot in time: %s", rec.Message)
 		}
 		if !strings.Contains(rec.Message, "new nodes are ready: ") {
@@ -134,7 +134,7 @@ func (r *rules) checkResultCause(rec record.Record) {
 		r.checkUnhealthyMessage(rec)
 	case record.Failed:
 		refused := (p.hasFault(Forbidden) || p.Denial.Kind != "") && strings.Contains(rec.Message, "forbidden")
-		tooLong := !r.quiet && strings.Contains(rec.Message, "has had no effect for")
+		tooLong := !r.undisturbed && strings.Contains(rec.Message, "has had no effect for")
 		aimed := p.hasActor(RecordAimed) && reportsChangedRecord(&rec)
 		scribbled := p.hasActor(Scribbles) && strings.Contains(rec.Message, unreadable)
 		if scribbled && slices.ContainsFunc(strings.Split(rec.Message, "; "), func(request string) bool {
@@ -220,11 +220,11 @@ func (r *rules) checkEvictionFailure(rec record.Record) {
 	}
 }
 
-// checkWorkloadsWhole checks I14 in quiet worlds. After a success, each workload has as many ready pods as before. If the upgrade
+// checkWorkloadsWhole checks I14 in undisturbed worlds. After a success, each workload has as many ready pods as before. If the upgrade
 // stops because of a workload that had several ready pods, the workload has at least one, unless its owner scaled it to zero and no
 // pod was created since.
 func (r *rules) checkWorkloadsWhole(rec record.Record) {
-	if !r.quiet || rec.Run == "" || rec.Request.NoImplicitBudgets || rec.Request.OnTimeout == record.Force {
+	if !r.undisturbed || rec.Run == "" || rec.Request.NoImplicitBudgets || rec.Request.OnTimeout == record.Force {
 		return
 	}
 	for i := range r.c.plan.Workloads {
@@ -253,7 +253,7 @@ func (r *rules) checkWorkloadsWhole(rec record.Record) {
 
 // checkOutageReport checks that an upgrade that stops because of workloads reports which workloads have no ready pod.
 func (r *rules) checkOutageReport(rec record.Record) {
-	if !r.quiet || rec.Result != record.WorkloadUnhealthy {
+	if !r.undisturbed || rec.Result != record.WorkloadUnhealthy {
 		return
 	}
 	for i := range r.c.plan.Workloads {
@@ -300,7 +300,7 @@ func (r *rules) checkGoalReached(rec record.Record) {
 	if owed := rec.Ledger.Contribution(); r.c.plan.isBlueGreen() && r.c.plan.namesZones() && r.hasOnlyUserRequests() && rec.Result == record.Succeeded && owed != 0 { // otherwise the group itself launches more nodes of the old revision
 		r.fail("G56", "it ends with a contribution of %d nodes, rolled back: %t", owed, rec.Rollback)
 	}
-	if serving := r.countServing(rec); r.quiet && r.c.plan.hasSize() && !r.c.plan.isAutoscaled() && serving < r.servingBefore {
+	if serving := r.countServing(rec); r.undisturbed && r.c.plan.hasSize() && !r.c.plan.isAutoscaled() && serving < r.servingBefore {
 		r.fail("E26", "it ends with %d serving nodes, of %d before", serving, r.servingBefore)
 	}
 }
@@ -310,7 +310,7 @@ func (r *rules) isOutdated(node *corev1.Node, i *instance, record record.Record)
 	if record.Run == "" {
 		target = r.c.cloud.wanted
 	}
-	if wants := len(record.Request.Current) > 0; wants && r.quiet && node.Labels[flavorLabel] != flavorOf(target) {
+	if wants := len(record.Request.Current) > 0; wants && r.undisturbed && node.Labels[flavorLabel] != flavorOf(target) {
 		return true
 	}
 	if i != nil {
@@ -324,10 +324,10 @@ func (r *rules) isOutdated(node *corev1.Node, i *instance, record record.Record)
 func (r *rules) checkFinalSize(rec record.Record) {
 	k, owed := &r.c.cloud, rec.Ledger.Contribution()
 	isSaid := strings.Contains(rec.Message, "more node")
-	if owed < 0 || (owed > 0 && !isSaid && r.removedByOthers == 0 && r.sizeChangeByOthers() >= 0) || (isSaid && r.quiet && k.desired <= r.desired) { // other actors may have removed as many
+	if owed < 0 || (owed > 0 && !isSaid && r.removedByOthers == 0 && r.sizeChangeByOthers() >= 0) || (isSaid && r.undisturbed && k.desired <= r.desired) { // other actors may have removed as many
 		r.fail("I9", "it ends with a contribution of %d nodes, and the message is %q", owed, rec.Message)
 	}
-	if r.quiet && owed != 0 && rec.Result == record.Succeeded {
+	if r.undisturbed && owed != 0 && rec.Result == record.Succeeded {
 		r.fail("I9", "it succeeds with a contribution of %d nodes", owed)
 	}
 	if want := r.desired + r.sizeChangeByOthers() + owed; k.desired != want {

@@ -12,8 +12,8 @@ import (
 // dice draws the plan of one world.
 type dice struct{ *rand.Rand }
 
-// Generate draws the plan of the seed's world. About half of the worlds are quiet: they have no faults, no other actors and no lags.
-// The strictest rules apply to quiet worlds.
+// Generate draws the plan of the seed's world. About half of the worlds are undisturbed: they have no faults, no other actors and no lags.
+// The strictest rules apply to undisturbed worlds.
 func Generate(seed uint64) Plan {
 	d := dice{rand.New(rand.NewPCG(seed, 0x6e6f6465))}
 	p := Plan{

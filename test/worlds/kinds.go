@@ -63,7 +63,7 @@ func operationFaults() []FaultKind {
 	}
 }
 
-// commonFaults returns the faults that every world may have, unless it is quiet. Their order must stay, because they are drawn by
+// commonFaults returns the faults that every world may have, unless it is undisturbed. Their order must stay, because they are drawn by
 // index.
 func commonFaults() []FaultKind {
 	return []FaultKind{

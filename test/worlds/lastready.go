@@ -149,7 +149,7 @@ func (r *rules) checkCanaryLeaves(w *upgrade.World, step *upgrade.Step) {
 // checkWorkloadsRemembered checks I11 in a cluster with more workloads than the record can contain. It adds 500 recovered workloads to
 // the record. The start of a node may remove these, but no workload whose pods still have to leave.
 func (r *rules) checkWorkloadsRemembered(w *upgrade.World, step *upgrade.Step) {
-	if !r.quiet || len(step.Record.Nodes) < 2 || len(step.Record.Nodes) <= len(w.Record.Nodes) {
+	if !r.undisturbed || len(step.Record.Nodes) < 2 || len(step.Record.Nodes) <= len(w.Record.Nodes) {
 		return
 	}
 	crowded := *w

@@ -78,7 +78,7 @@ func drawRestarts(p *Plan) {
 		p.Workloads = append(p.Workloads, w)
 		d.addBudgets(p, w)
 	}
-	if !p.isQuiet() {
+	if !p.isUndisturbed() {
 		d.addRestartTrouble(p)
 	}
 }

@@ -215,8 +215,8 @@ func (p *Plan) countOutdated() int {
 // namesZones reports whether launches may name a zone.
 func (p *Plan) namesZones() bool { return p.Zonal && !p.Zoneless }
 
-// isQuiet reports whether there are no faults, actors or lags.
-func (p *Plan) isQuiet() bool {
+// isUndisturbed reports whether there are no faults, actors or lags.
+func (p *Plan) isUndisturbed() bool {
 	return p.Denial.Kind == "" && len(p.Faults) == 0 && len(p.Actors) == 0 && p.WatchLag == 0 && p.CloudLag == 0
 }
 

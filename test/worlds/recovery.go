@@ -41,7 +41,7 @@ type recoveryState struct {
 	run   string
 	began time.Time
 	// lostPods contains, by name, the workloads whose pods had to leave a node and that have not recovered since.
-	lostPods map[string]baseline
+	lostPods map[string]stateBefore
 	// unreadyDaemons counts, by name, the pods of DaemonSets that were not ready before the upgrade.
 	unreadyDaemons map[string]int
 	// crashing contains, by workload, the crashing pod because of which this process has seen the workload block the start of nodes.
@@ -64,14 +64,14 @@ type recoveryState struct {
 	goal     string
 }
 
-// baseline is the state of a workload when the first of its pods had to leave: the number of ready pods, and the time.
-type baseline struct {
+// stateBefore is the state of a workload when the first of its pods had to leave: the number of ready pods, and the time.
+type stateBefore struct {
 	ready int
 	at    time.Time
 }
 
 func newRecoveryState() recoveryState {
-	return recoveryState{lostPods: map[string]baseline{}, unreadyDaemons: map[string]int{}, crashing: map[string]crashingPod{}, missingSince: map[string]time.Time{}, lackingSince: map[string]time.Time{}, readyAtFirst: map[string]int{}, lastReadySince: map[types.UID]time.Time{}, roomless: map[string]bool{}, bareSince: map[string]time.Time{}, leftNode: map[drain.Workload]bool{}}
+	return recoveryState{lostPods: map[string]stateBefore{}, unreadyDaemons: map[string]int{}, crashing: map[string]crashingPod{}, missingSince: map[string]time.Time{}, lackingSince: map[string]time.Time{}, readyAtFirst: map[string]int{}, lastReadySince: map[types.UID]time.Time{}, roomless: map[string]bool{}, bareSince: map[string]time.Time{}, leftNode: map[drain.Workload]bool{}}
 }
 
 // prepareForProcess forgets what only the previous process knew. For another upgrade, it also forgets the workloads that lost pods.
@@ -216,7 +216,7 @@ func (r *rules) checkWaitsForRecovery(w *upgrade.World, step *upgrade.Step, app 
 		})
 	})
 	if loses && !lost {
-		r.recovery.lostPods[name] = baseline{ready: countReady(pods), at: w.Now}
+		r.recovery.lostPods[name] = stateBefore{ready: countReady(pods), at: w.Now}
 	}
 }
 
@@ -245,7 +245,7 @@ func (r *rules) checkWaitsForCreation(w *upgrade.World, record *record.Record, a
 		if app.Down > 0 && !slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool { return pod.Labels["app"] == app.Name }) {
 			continue
 		}
-		if waited := w.Now.Sub(since); r.quiet && waited > uncreatedLimit {
+		if waited := w.Now.Sub(since); r.undisturbed && waited > uncreatedLimit {
 			r.fail("I11", "node %s is started, but pods of %s have not been created for %s: %d exist, and %d were ready before", m.Name(), name, waited, len(pods), before.ready)
 		}
 	}
@@ -269,7 +269,7 @@ func (r *rules) checkLackLimit(w *upgrade.World, rec *record.Record, app *Worklo
 	}
 	r.recovery.lackingSince[name] = since
 	drains := rec.Phase == record.PhaseUpgrade && rec.Stopping == "" && rec.Result == ""
-	if waited := w.Now.Sub(since); r.quiet && drains && waited > lackLimit {
+	if waited := w.Now.Sub(since); r.undisturbed && drains && waited > lackLimit {
 		r.fail("I11", "%s has had too few pods for %s, but the upgrade does not stop", name, waited)
 	}
 }
@@ -538,7 +538,7 @@ func (r *rules) checkMissingReport(app *Workload, u record.Unhealthy, pods []*co
 	if len(pods) >= max(u.Before, app.Replicas) || u.Ready > countReady(pods) {
 		r.fail("I11", "%s is reported with missing pods, but %d exist, %d of them ready", u, len(pods), countReady(pods))
 	}
-	if app.Sick == 0 || !r.quiet {
+	if app.Sick == 0 || !r.undisturbed {
 		return // some pods may have left before the upgrade counted them
 	}
 	there := 0 // with terminating pods, because a StatefulSet creates no others before these have ended

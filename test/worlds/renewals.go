@@ -199,7 +199,7 @@ func (u *user) reopenRenewedNode(name string) {
 // checkRenewedReleased checks that a stopped upgrade has unfenced the nodes that have been current for a minute after a renewal in
 // place.
 func (r *rules) checkRenewedReleased(record record.Record) {
-	if !r.quiet {
+	if !r.undisturbed {
 		return
 	}
 	for name, at := range r.currentSince {

@@ -188,7 +188,7 @@ func (r *rules) noteOnlyPodMoved(m *controller, pod types.UID) {
 func (r *rules) checkSuccessorNode(p *process, pod *corev1.Pod) {
 	m := r.c.controllers[pod.Labels["app"]]
 	stops := p.stored.record.Stopping != "" || p.stored.record.Result != "" // after a stop, outdated nodes take pods again
-	if !r.quiet || stops || m.deployment == nil || m.Tolerant || pod.Labels[templateHash] == replicaSetHash(0) {
+	if !r.undisturbed || stops || m.deployment == nil || m.Tolerant || pod.Labels[templateHash] == replicaSetHash(0) {
 		return
 	}
 	node := r.c.nodes[pod.Spec.NodeName]
@@ -207,7 +207,7 @@ func (r *rules) checkDeparture(pod *corev1.Pod) {
 	if pod.UID == m.deployment.moved {
 		r.tally.count("move", movedPod)
 	}
-	excused := !r.quiet || m.Tolerant || r.c.plan.Request.Move != record.MoveBySurge || m.Broken || m.Replicas != 1 || m.Role == Skipped || m.Role == Completes || r.c.deletedByUpgrade[pod.UID]
+	excused := !r.undisturbed || m.Tolerant || r.c.plan.Request.Move != record.MoveBySurge || m.Broken || m.Replicas != 1 || m.Role == Skipped || m.Role == Completes || r.c.deletedByUpgrade[pod.UID]
 	if excused || !isPodReady(pod) || !m.isMovable() {
 		return
 	}

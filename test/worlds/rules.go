@@ -63,8 +63,8 @@ type rules struct {
 	isBack        bool
 	// lastZone is the zone of the node that was started last, if zones take turns.
 	lastZone string
-	// quiet is true for worlds without faults, other actors and lags. easy is true for quiet worlds in which all pods leave in time.
-	quiet, easy bool
+	// undisturbed is true for worlds without faults, other actors and lags. easy is true for undisturbed worlds in which all pods leave in time.
+	undisturbed, easy bool
 }
 
 func newRules(c *cluster, say func(string)) *rules {
@@ -73,9 +73,9 @@ func newRules(c *cluster, say func(string)) *rules {
 		c: c, print: say, tally: Tally{}, desired: c.cloud.desired, max: c.cloud.max, ownerRevision: c.cloud.pointed, zones: c.cloud.nodesPerZone(),
 		recordedMachine: map[string]string{}, stripped: map[string]bool{}, currentSince: map[string]time.Time{}, deadlines: map[types.UID]time.Time{}, moveCounts: map[string]int{}, evictedAddresses: map[types.UID][]string{}, duties: newDutyState(), recovery: newRecoveryState(),
 		delegations: delegationState{requestOf: map[string]nodegroup.Delegate{}, reported: map[string]bool{}},
-		quiet:       p.isQuiet(), moving: newMovingState(),
+		undisturbed: p.isUndisturbed(), moving: newMovingState(),
 	}
-	r.easy = r.quiet && isEasy(p)
+	r.easy = r.undisturbed && isEasy(p)
 	r.zonesChanged = p.isAutoscaled()
 	r.servingBefore = r.countServing(record.Record{})
 	c.onFault = func(kind FaultKind) {
@@ -209,7 +209,7 @@ func (r *rules) checkStep(p *process, w *upgrade.World, step *upgrade.Step) {
 			r.fail("pure", "the same world gives another step: %+v and %+v", *step, again)
 		}
 	}
-	if step.Finished && (r.quiet && len(step.Actions) > 0 || step.Record.Result == "") {
+	if step.Finished && (r.undisturbed && len(step.Actions) > 0 || step.Record.Result == "") {
 		r.fail("end", "it is finished with the actions %v and the result %q", step.Actions, step.Record.Result)
 	}
 	if !step.Finished && step.Wake.Before(w.Now) {

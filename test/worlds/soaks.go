@@ -32,14 +32,14 @@ func (r *rules) checkBlueGreen(w *upgrade.World, step *upgrade.Step) {
 	if !isBlueGreen(rec) || rec.Stopping == record.Aborted {
 		return
 	}
-	if r.soaks.exitsEarly && r.quiet && (len(step.Actions) > 0 || !step.Finished || rec.Result != record.Waiting) {
+	if r.soaks.exitsEarly && r.undisturbed && (len(step.Actions) > 0 || !step.Finished || rec.Result != record.Waiting) {
 		r.fail("G47", "it soaks until %s, and the command does %v: %q", w.Record.Soak.Until, step.Actions, rec.Result)
 	}
 	r.checkScaleDownDisabledFirst(w, step)
 	r.checkBatchesAndSoaks(w, rec)
 	r.checkSoak(w, rec)
 	r.checkDeletions(w, step)
-	if beganAt := rec.PhaseBegan.Add(time.Minute); r.quiet && (w.Now.After(beganAt) || rec.Result == record.Waiting) {
+	if beganAt := rec.PhaseBegan.Add(time.Minute); r.undisturbed && (w.Now.After(beganAt) || rec.Result == record.Waiting) {
 		r.checkScaleDownDisabled(w, rec)
 	}
 }
@@ -103,7 +103,7 @@ func (r *rules) checkSoak(w *upgrade.World, rec *record.Record) {
 	switch {
 	case now.Until.Equal(before.Until):
 	case now.Until.IsZero() && now.Left.Duration > 0 && ended && before.Left.Duration == 0 && w.Record.Phase != rec.Phase:
-		r.checkSoakLength(w, rec, soaksLast)
+		r.checkLengthOfNewSoak(w, rec, soaksLast)
 	case now.Until.IsZero() && now.Left.Duration > 0:
 		if left := before.Until.Sub(w.Now); now.Left.Duration != left {
 			r.fail("G54", "%s of the soak are left at the pause, but the record has %s", left, now.Left)
@@ -113,14 +113,14 @@ func (r *rules) checkSoak(w *upgrade.World, rec *record.Record) {
 			r.fail("G47", "a soak ends %s before its time", before.Until.Sub(w.Now))
 		}
 	case before.Until.IsZero() || (ended && w.Record.Phase != rec.Phase):
-		r.checkSoakLength(w, rec, soaksLast)
+		r.checkLengthOfNewSoak(w, rec, soaksLast)
 	case !completes || now.Until.After(w.Now):
 		r.fail("G52", "the end of a soak moves from %s to %s", before.Until, now.Until)
 	}
 	if completes && w.Record.Phase == record.PhaseSoak && now.Until.After(w.Now) && !before.Until.IsZero() && rec.Stopping == "" && rec.Result == "" {
 		r.fail("G52", "it soaks until %s, although a user completes the soak", now.Until)
 	}
-	if overdue := now.Until.Add(time.Minute); r.quiet && r.c.plan.Stay && !now.Until.IsZero() && w.Now.After(overdue) && !r.lacksPods(w) {
+	if overdue := now.Until.Add(time.Minute); r.undisturbed && r.c.plan.Stay && !now.Until.IsZero() && w.Now.After(overdue) && !r.lacksPods(w) {
 		r.fail("G49", "a soak ended at %s, but the upgrade does not continue", now.Until)
 	}
 	if due := min(asked.Soak.Duration, maxSoak-r.soaks.beforeLast); rec.Phase == record.PhaseDeleteBlue && w.Record.Phase != rec.Phase && !r.soaks.completed && w.Now.Sub(r.soaks.lastBegan) < due {
@@ -128,8 +128,8 @@ func (r *rules) checkSoak(w *upgrade.World, rec *record.Record) {
 	}
 }
 
-// checkSoakLength checks the length of a soak that begins: the requested length, the rest of the week, or the rest of a paused soak.
-func (r *rules) checkSoakLength(w *upgrade.World, record *record.Record, last bool) {
+// checkLengthOfNewSoak checks the length of a soak that begins: the requested length, the rest of the week, or the rest of a paused soak.
+func (r *rules) checkLengthOfNewSoak(w *upgrade.World, record *record.Record, last bool) {
 	want := w.Record.Soak.Left.Duration
 	if want == 0 {
 		want = record.Request.BlueGreen.BatchSoak.Duration

@@ -44,7 +44,7 @@ func writeStartTimes(m *controller, pod *corev1.Pod) {
 func (r *rules) checkTimeToRecover(w *upgrade.World, step *upgrade.Step) {
 	_, last, _ := strings.Cut(step.Record.Message, "--ignore-unready=")
 	for _, u := range step.Status.Unhealthy {
-		if !r.quiet || u.Pod == "" || !strings.HasPrefix(last, u.Name) {
+		if !r.undisturbed || u.Pod == "" || !strings.HasPrefix(last, u.Name) {
 			continue
 		}
 		for i := range r.c.plan.Workloads {

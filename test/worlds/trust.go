@@ -185,7 +185,7 @@ func (r *rules) checkOwnMachine(a nodegroup.Terminate) {
 // checkRebuilds checks S30: a lost record can be rebuilt from the annotations of the fenced nodes. The rebuild fails if a fenced node
 // contradicts the others. Annotations of other nodes are ignored. No rebuilt deadline is later than the drain limit allows.
 func (r *rules) checkRebuilds(p *process, w *upgrade.World) {
-	if p.turns%10 != 7 || !r.quiet || !r.c.plan.hasSize() || w.Record.Run == "" || w.Record.Sizes.Desired == 0 {
+	if p.turns%10 != 7 || !r.undisturbed || !r.c.plan.hasSize() || w.Record.Run == "" || w.Record.Sizes.Desired == 0 {
 		return
 	}
 	fenced, others := splitFenced(w)

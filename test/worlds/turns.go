@@ -45,7 +45,7 @@ func (r *rules) checkTurns(w *upgrade.World, step *upgrade.Step) {
 	if rec.Request.Window > 20 || rec.Request.Surge > 20 {
 		r.fail("G12", "the window is %d, the surge %d", rec.Request.Window, rec.Request.Surge)
 	}
-	if r.quiet && !rec.Rollback && rec.Request.OnTimeout != record.Skip {
+	if r.undisturbed && !rec.Rollback && rec.Request.OnTimeout != record.Skip {
 		r.checkOneZoneGrows(rec)
 	}
 	if begun != "" {
@@ -73,7 +73,7 @@ func (r *rules) checkOneZoneGrows(record *record.Record) {
 func (r *rules) checkZoneDone(record *record.Record, name, zone string) {
 	before := r.lastZone
 	r.lastZone = zone
-	if before == zone || before == "" || !r.quiet || r.c.plan.Spot || (!r.c.plan.hasSize() && !record.Request.WaitReplacement) {
+	if before == zone || before == "" || !r.undisturbed || r.c.plan.Spot || (!r.c.plan.hasSize() && !record.Request.WaitReplacement) {
 		return
 	}
 	serving := r.countServing(*record)

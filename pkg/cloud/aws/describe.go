@@ -189,14 +189,14 @@ func describeInstances(g *at.AutoScalingGroup, judge func(at.Instance) (own node
 
 // judgeInstance compares one instance with the wanted source.
 func (f *groupFacts) judgeInstance(i at.Instance) (own nodegroup.Revision, outdated bool, why string) {
-	l := f.launchWithImage(i)
+	l := f.launchAndImageOf(i)
 	source := launchSource{base: l, imageOnly: f.wanted.imageOnly}
 	outdated, why = f.wanted.judgeInstance(l, sdk.ToString(i.InstanceType))
 	return source.describeRevision(f.images), outdated, why
 }
 
-// launchWithImage returns how the instance was launched. It includes the image if the group, the template or EC2 reports it.
-func (f *groupFacts) launchWithImage(i at.Instance) launch {
+// launchAndImageOf returns how the instance was launched. It includes the image if the group, the template or EC2 reports it.
+func (f *groupFacts) launchAndImageOf(i at.Instance) launch {
 	l := launchOf(i)
 	l.image = cmp.Or(l.image, f.plainImages[versionKey{l.template, l.version}], f.instanceImages[sdk.ToString(i.InstanceId)])
 	return l
@@ -207,7 +207,7 @@ func (f *groupFacts) launchWithImage(i at.Instance) launch {
 func (f *groupFacts) instancesWithUnknownImage(g *at.AutoScalingGroup) []string {
 	var ids []string
 	for _, i := range g.Instances {
-		l := f.launchWithImage(i)
+		l := f.launchAndImageOf(i)
 		if l.template == "" || l.image != "" || instanceStateOf(i.LifecycleState) == nodegroup.InstanceLeaving {
 			continue
 		}

@@ -50,13 +50,13 @@ func (r credentialRenewal) HandleFinalize(ctx context.Context, in middleware.Fin
 // still the used ones, as with a profile or the environment.
 func (r credentialRenewal) renewCredentials(ctx context.Context, used *sdk.Credentials) (renewed bool) {
 	now, err := r.Retrieve(ctx)
-	if err == nil && sameSession(&now, used) {
+	if err == nil && isSameSession(&now, used) {
 		r.Invalidate()
 		now, err = r.Retrieve(ctx)
 	}
-	return err == nil && !sameSession(&now, used)
+	return err == nil && !isSameSession(&now, used)
 }
 
-func sameSession(a, b *sdk.Credentials) bool {
+func isSameSession(a, b *sdk.Credentials) bool {
 	return a.AccessKeyID == b.AccessKeyID && a.SessionToken == b.SessionToken
 }

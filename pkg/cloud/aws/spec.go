@@ -58,9 +58,9 @@ func launchSourceOf(g *at.AutoScalingGroup) (launchSource, error) {
 	case g.LaunchConfigurationName != nil:
 		s.base.configuration = *g.LaunchConfigurationName
 	case g.LaunchTemplate != nil:
-		s.base = launchFromSpecification(g.LaunchTemplate)
+		s.base = launchOfSpecification(g.LaunchTemplate)
 	case mixedTemplate(g) != nil:
-		s.base = launchFromSpecification(mixedTemplate(g))
+		s.base = launchOfSpecification(mixedTemplate(g))
 		for _, o := range g.MixedInstancesPolicy.LaunchTemplate.Overrides {
 			s.addOverride(o)
 		}
@@ -83,15 +83,15 @@ func (s *launchSource) addOverride(o at.LaunchTemplateOverrides) {
 	}
 	own := override{instanceType: sdk.ToString(o.InstanceType), launch: s.base}
 	if o.LaunchTemplateSpecification != nil {
-		own.launch = launchFromSpecification(o.LaunchTemplateSpecification)
+		own.launch = launchOfSpecification(o.LaunchTemplateSpecification)
 	}
 	own.image = sdk.ToString(o.ImageId)
 	s.overrides = append(s.overrides, own)
 }
 
-// launchFromSpecification converts a launch template specification. The default version is $Default (EC2 Auto Scaling API,
+// launchOfSpecification converts a launch template specification. The default version is $Default (EC2 Auto Scaling API,
 // LaunchTemplateSpecification).
-func launchFromSpecification(s *at.LaunchTemplateSpecification) launch {
+func launchOfSpecification(s *at.LaunchTemplateSpecification) launch {
 	return launch{
 		template: sdk.ToString(s.LaunchTemplateId), name: sdk.ToString(s.LaunchTemplateName),
 		written: cmp.Or(sdk.ToString(s.Version), defaultVersion),

@@ -42,7 +42,7 @@ func (p *Plan) countSpending() {
 			p.inFlight++
 		}
 		if p.in.isHiddenFromStatus(sent, attempt) {
-			p.spent[sent.countingBudget()]++
+			p.spent[sent.chargedBudget()]++
 		}
 		if sent.Budget.Name == "" {
 			continue
@@ -80,9 +80,9 @@ func (in *Input) isShownInStatus(sent Eviction, a nodegroup.Attempt) bool {
 	return ok && !shown.Before(a.Begun)
 }
 
-// countingBudget returns the budget whose status counts the pod: the one that the eviction uses, or that for the last
+// chargedBudget returns the budget whose status counts the pod: the one that the eviction uses, or that for the last
 // ready pod of its workload.
-func (e Eviction) countingBudget() types.NamespacedName {
+func (e Eviction) chargedBudget() types.NamespacedName {
 	if e.Budget.Name != "" {
 		return e.Budget
 	}

@@ -78,7 +78,7 @@ func (k *Keeper) resolveOpenLaunches() bool {
 	for _, zone := range k.l.zoneNames() {
 		for _, launch := range k.l.books.Zones[zone].Open {
 			k.pollCloudSoon("")
-			if launch.Max > 0 && k.Group.IsFreshAfter(k.PhaseBegan) && k.lastAttempt(k.launchAction(zone, launch)).Begun.IsZero() {
+			if launch.Max > 0 && k.Group.IsFreshAfter(k.PhaseBegan) && k.lastAttempt(k.actionOf(zone, launch)).Begun.IsZero() {
 				k.l.closeLaunch(zone, launch, false)
 			}
 		}
@@ -93,7 +93,7 @@ func (k *Keeper) resolveOpenLaunches() bool {
 func (k *Keeper) requestLaunches(zone string) {
 	for _, launch := range k.l.books.Zones[zone].Open {
 		k.pollCloudSoon("")
-		if add := k.launchAction(zone, launch); !k.isAwaitingProof(launch, k.lastAttempt(add)) {
+		if add := k.actionOf(zone, launch); !k.isAwaitingProof(launch, k.lastAttempt(add)) {
 			k.addAction(add)
 		}
 	}
@@ -149,7 +149,7 @@ func (k *Keeper) recordLaunches(zone string, n int) {
 	})
 }
 
-func (k *Keeper) launchAction(zone string, l Launch) nodegroup.AddCapacity {
+func (k *Keeper) actionOf(zone string, l Launch) nodegroup.AddCapacity {
 	return nodegroup.AddCapacity{Zone: zone, N: l.N, Desired: l.Desired, Max: max(0, l.Max-l.N), Token: Token(k.Run, zone, l.Serial)}
 }
 
@@ -168,7 +168,7 @@ func (k Keeper) RecordAnswers() {
 }
 
 func (k *Keeper) recordAnswer(zone string, launch Launch) {
-	attempt := k.lastAttempt(k.launchAction(zone, launch))
+	attempt := k.lastAttempt(k.actionOf(zone, launch))
 	if lost := attempt.Begun.IsZero() || attempt.Outcome == nodegroup.OutcomeUnclear; lost && !launch.Doubt {
 		launch.Doubt = true
 		k.l.markLaunchDoubtful(zone, launch.Serial)

@@ -17,22 +17,22 @@ func TestKeepSurgeLaunched(t *testing.T) {
 		change func(*ledger.View)
 		want   ledger.Decision
 	}{
-		"one at a time where it names the zone": {zoneA(ledger.Zone{Surge: 2}), nil, asks(launchIn("a", 1), launchIn("a", 2))},
+		"one at a time where it names the zone": {zoneA(ledger.Zone{Surge: 2}), nil, asks(actionToLaunchIn("a", 1), actionToLaunchIn("a", 2))},
 		"all at once where it does not":         {whole(ledger.Zone{Surge: 2}), nil, asks(first)},
 		"no more than outdated nodes are left": {
-			zoneA(ledger.Zone{Surge: 2}), func(v *ledger.View) { v.Counts.Left["a"] = 1 }, asks(launchIn("a", 1)),
+			zoneA(ledger.Zone{Surge: 2}), func(v *ledger.View) { v.Counts.Left["a"] = 1 }, asks(actionToLaunchIn("a", 1)),
 		},
 		"what is there is not launched again": {zoneA(ledger.Zone{Surge: 2, Launched: 2, Serial: 2}), nil, ledger.Decision{}},
-		"what a termination took is launched": {zoneA(ledger.Zone{Surge: 1, Launched: 1, Shrunk: 1, Serial: 1}), nil, asks(launchIn("a", 2))},
+		"what a termination took is launched": {zoneA(ledger.Zone{Surge: 1, Launched: 1, Shrunk: 1, Serial: 1}), nil, asks(actionToLaunchIn("a", 2))},
 		"but not before it has begun": {
 			zoneA(ledger.Zone{Surge: 1, Launched: 1, Shrunk: 1, Serial: 1}), func(v *ledger.View) { v.Counts.Shrinking["a"] = 1 }, ledger.Decision{},
 		},
-		"an open one is asked for again": {zoneA(ledger.Zone{Surge: 1, Launched: 1, Serial: 1, Open: []ledger.Launch{{Serial: 1, N: 1}}}), nil, asks(launchIn("a", 1))},
+		"an open one is asked for again": {zoneA(ledger.Zone{Surge: 1, Launched: 1, Serial: 1, Open: []ledger.Launch{{Serial: 1, N: 1}}}), nil, asks(actionToLaunchIn("a", 1))},
 		"a refused one waits for its time": {
 			zoneA(ledger.Zone{Surge: 1, Refusal: "no capacity", RetryAt: start.Add(time.Hour)}), nil, ledger.Decision{},
 		},
 		"none in a zone where that is unsupported": {
-			zoneA(ledger.Zone{Surge: 1}), func(v *ledger.View) { answered(v, launchIn("b", 1), nodegroup.OutcomeUnsupported) }, ledger.Decision{},
+			zoneA(ledger.Zone{Surge: 1}), func(v *ledger.View) { answered(v, actionToLaunchIn("b", 1), nodegroup.OutcomeUnsupported) }, ledger.Decision{},
 		},
 		"none of a group without a size": {zoneA(ledger.Zone{Surge: 1}), func(v *ledger.View) { v.Group.Can = nodegroup.Capabilities{} }, ledger.Decision{}},
 	}
@@ -86,14 +86,14 @@ func TestLedgerRecordsAnswersToLaunches(t *testing.T) {
 		maximum        int
 	}{
 		"no answer":                  {open, nil, 1, 1, 0},
-		"accepted":                   {open, func(v *ledger.View) { answered(v, launchIn("a", 1), nodegroup.OutcomeDone) }, 1, 0, 0},
-		"no capacity":                {open, func(v *ledger.View) { answered(v, launchIn("a", 1), nodegroup.OutcomeExhausted) }, 0, 0, 0},
-		"lost":                       {open, func(v *ledger.View) { answered(v, launchIn("a", 1), nodegroup.OutcomeUnclear) }, 1, 1, 0},
+		"accepted":                   {open, func(v *ledger.View) { answered(v, actionToLaunchIn("a", 1), nodegroup.OutcomeDone) }, 1, 0, 0},
+		"no capacity":                {open, func(v *ledger.View) { answered(v, actionToLaunchIn("a", 1), nodegroup.OutcomeExhausted) }, 0, 0, 0},
+		"lost":                       {open, func(v *ledger.View) { answered(v, actionToLaunchIn("a", 1), nodegroup.OutcomeUnclear) }, 1, 1, 0},
 		"lost, and seen":             {raised, func(v *ledger.View) { v.Group.Max = 7 }, 1, 0, 7},
 		"refused with its raise":     {raised, func(v *ledger.View) { answered(v, add, nodegroup.OutcomeExhausted) }, 0, 0, 0},
-		"forbidden":                  {open, func(v *ledger.View) { answered(v, launchIn("a", 1), nodegroup.OutcomeFatal) }, 0, 0, 0},
-		"lost, then forbidden":       {lost, func(v *ledger.View) { answered(v, launchIn("a", 1), nodegroup.OutcomeFatal) }, 1, 1, 0},
-		"lost, then no capacity":     {lost, func(v *ledger.View) { answered(v, launchIn("a", 1), nodegroup.OutcomeExhausted) }, 0, 0, 0},
+		"forbidden":                  {open, func(v *ledger.View) { answered(v, actionToLaunchIn("a", 1), nodegroup.OutcomeFatal) }, 0, 0, 0},
+		"lost, then forbidden":       {lost, func(v *ledger.View) { answered(v, actionToLaunchIn("a", 1), nodegroup.OutcomeFatal) }, 1, 1, 0},
+		"lost, then no capacity":     {lost, func(v *ledger.View) { answered(v, actionToLaunchIn("a", 1), nodegroup.OutcomeExhausted) }, 0, 0, 0},
 		"another raised the maximum": {raised, func(v *ledger.View) { answered(v, add, nodegroup.OutcomeMoved); v.Group.Max = 9 }, 0, 0, 0},
 		"moved, by an old reading": {doubted, func(v *ledger.View) {
 			answered(v, add, nodegroup.OutcomeMoved)
@@ -122,7 +122,7 @@ func TestOpenLaunchIsRepeatedOnlyWithToken(t *testing.T) {
 		want  ledger.Decision
 	}{
 		"none":            {zoneA(ledger.Zone{}), ledger.Decision{Done: true}},
-		"with a token":    {zoneA(ledger.Zone{Launched: 1, Open: []ledger.Launch{{Serial: 1, N: 1}}}), ledger.Decision{Poll: true, Actions: actions(launchIn("a", 1))}},
+		"with a token":    {zoneA(ledger.Zone{Launched: 1, Open: []ledger.Launch{{Serial: 1, N: 1}}}), ledger.Decision{Poll: true, Actions: actions(actionToLaunchIn("a", 1))}},
 		"without a token": {whole(ledger.Zone{Launched: 1, Open: []ledger.Launch{{Serial: 1, N: 1, Max: 7}}}), ledger.Decision{Poll: true, Done: true}},
 	}
 	for name, c := range cases {
@@ -144,10 +144,10 @@ func TestRemovedNodeIsLaunchedAgainInItsZone(t *testing.T) {
 		want    ledger.Decision
 	}{
 		"nothing was taken":        {zoneA(ledger.Zone{Launched: 1}), 4, ledger.Decision{Done: true}},
-		"a node was taken":         {zoneA(missing(ledger.Zone{})), 4, ledger.Decision{Poll: true, Actions: actions(launchIn("a", 1))}},
+		"a node was taken":         {zoneA(missing(ledger.Zone{})), 4, ledger.Decision{Poll: true, Actions: actions(actionToLaunchIn("a", 1))}},
 		"launching it was refused": {zoneA(missing(ledger.Zone{Refusal: "no capacity"})), 4, ledger.Decision{Done: true}},
 		"the group is larger than it was read": {
-			zoneA(missing(ledger.Zone{Refusal: "the desired size is 4 now", Stale: true})), 4, ledger.Decision{Poll: true, Actions: actions(launchIn("a", 1))},
+			zoneA(missing(ledger.Zone{Refusal: "the desired size is 4 now", Stale: true})), 4, ledger.Decision{Poll: true, Actions: actions(actionToLaunchIn("a", 1))},
 		},
 		"and not read again yet": {zoneA(missing(ledger.Zone{Refusal: "the desired size is 4 now", Stale: true, RetryAt: retry})), 4, ledger.Decision{Poll: true, Wake: retry}},
 		"and has no room":        {zoneA(missing(ledger.Zone{Refusal: "above max value 6", Stale: true})), 6, ledger.Decision{Done: true}},

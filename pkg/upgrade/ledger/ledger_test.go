@@ -42,7 +42,7 @@ func answered(v *ledger.View, a nodegroup.Action, outcome nodegroup.Outcome) {
 	v.Open[a.Key()] = nodegroup.Attempt{Action: a, Begun: start, Ended: start, Outcome: outcome, Detail: "says the cloud", NotBefore: start.Add(5 * time.Minute)}
 }
 
-func launchIn(zone string, serial int) nodegroup.AddCapacity {
+func actionToLaunchIn(zone string, serial int) nodegroup.AddCapacity {
 	return nodegroup.AddCapacity{Zone: zone, N: 1, Token: ledger.Token("r1", zone, serial)}
 }
 

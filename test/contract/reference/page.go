@@ -73,16 +73,16 @@ func (p *page) addField(path, always, meaning string, schema *jsonschema.Schema)
 	fmt.Fprintf(&p.rows, "| `%s` | %s | %s | %s |\n", path, describeType(schema), always, strings.ReplaceAll(meaning, "|", "\\|"))
 	switch {
 	case schema.Items != nil:
-		p.addElements(path+"[]", schema.Items)
+		p.addElementFields(path+"[]", schema.Items)
 	case schema.AdditionalProperties != nil && p.resolve(schema.AdditionalProperties).Properties != nil:
-		p.addElements(path+".*", schema.AdditionalProperties)
+		p.addElementFields(path+".*", schema.AdditionalProperties)
 	default:
 		p.addFields(path, schema)
 	}
 }
 
-// addElements adds the fields of the values of a list or map.
-func (p *page) addElements(path string, schema *jsonschema.Schema) {
+// addElementFields adds the fields of the values of a list or map.
+func (p *page) addElementFields(path string, schema *jsonschema.Schema) {
 	p.addFields(path, p.resolve(schema))
 }
 

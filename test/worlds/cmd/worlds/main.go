@@ -133,7 +133,7 @@ func runWorlds(o options, stored []worlds.Plan) func(func(result) bool) {
 					if o.verbose && o.n == 1 && !o.shrink {
 						say = func(line string) { fmt.Println(line) }
 					}
-					plan := o.planAt(i, stored)
+					plan := o.planOfPosition(i, stored)
 					if o.strategy != "" && o.strategy != string(plan.Request.Strategy) {
 						continue
 					}
@@ -156,8 +156,8 @@ func runWorlds(o options, stored []worlds.Plan) func(func(result) bool) {
 	}
 }
 
-// planAt returns the plan at the given position of the run.
-func (o *options) planAt(place uint64, stored []worlds.Plan) worlds.Plan {
+// planOfPosition returns the plan at the given position of the run.
+func (o *options) planOfPosition(place uint64, stored []worlds.Plan) worlds.Plan {
 	if place < uint64(len(stored)) {
 		return stored[place]
 	}
@@ -174,7 +174,7 @@ func (r *result) name(stored []worlds.Plan) string {
 
 // explainBroken shrinks a broken world and prints what happens in it.
 func explainBroken(out io.Writer, o options, r result, stored []worlds.Plan) {
-	plan := o.planAt(r.place, stored)
+	plan := o.planOfPosition(r.place, stored)
 	fmt.Fprintf(out, "%s: %s\n", r.name(stored), r.Broken)
 	if r.place >= uint64(len(stored)) {
 		fmt.Fprintf(out, "again: go run ./test/worlds/cmd/worlds -first %d -n 1 -v\n", r.Seed)
