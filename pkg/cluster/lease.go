@@ -366,7 +366,7 @@ func startElection(ctx context.Context, client kubernetes.Interface, claim Claim
 // awaitOwnLease waits until the server answers again, after the lease could not be renewed for too long. It reports
 // whether this process is still the holder. If another process has taken the lease, its holder is another name or
 // empty. This process writes nothing during the wait, see Expires.
-func awaitOwnLease(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) bool {
+func awaitOwnLease(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) (stillOurs bool) {
 	ours := false
 	err := wait.PollUntilContextCancel(ctx, times.renew/4, true, func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, times.renew)

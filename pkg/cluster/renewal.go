@@ -48,8 +48,8 @@ func (r *renewalTracker) Get(ctx context.Context) (*resourcelock.LeaderElectionR
 	return record, raw, err
 }
 
-// Create creates the lease with this process as holder. The renewal counts from before the request,
-// because other processes see it later than that.
+// Create creates the lease with this process as holder. The renewal counts from the moment before the
+// request, because other processes see the lease only later.
 func (r *renewalTracker) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	began := time.Now()
 	return r.recordRenewal(r.Interface.Create(ctx, record), began, record)

@@ -70,8 +70,8 @@ func drawSelector(r *rand.Rand) *metav1.LabelSelector {
 	return selector
 }
 
-// The index finds the same budgets as trying each one. After a change of its spec a budget covers by the new selector,
-// and after a change of its status as before.
+// The index finds the same budgets as trying each one. After a change of its spec a budget covers the pods of the new
+// selector. A change of its status does not change which pods it covers.
 func TestRenewedBudgetIndexUsesChangedSelector(t *testing.T) {
 	budget := func(uid types.UID, generation int64, app string) *policyv1.PodDisruptionBudget {
 		pdb := build.Budget(app, build.Counts(4, 4, 2))

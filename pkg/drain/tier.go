@@ -25,8 +25,8 @@ const (
 
 // Facts say which pods other pods need, as far as the pods themselves do not show it. The zero value knows none.
 type Facts struct {
-	// selectors has the selectors of services whose pods other pods need. serving has those of all services. Both are by
-	// namespace.
+	// selectors has the selectors of services whose pods other pods need. serving has the selectors of all services.
+	// Both are by namespace.
 	selectors, serving map[string][]map[string]string
 }
 

@@ -118,7 +118,7 @@ func TestExplainNamesWhyPodDoesNotFitNode(t *testing.T) {
 	}
 }
 
-// When a pod has left a node, the node is as before.
+// When a pod has left a node, the node has the same room as before the pod came.
 func TestRemovedPodReleasesNodeResources(t *testing.T) {
 	storage := disks("exclusive")
 	node := fit.NewNode(build.Node("n", "a", having("cpu=1 pods=1 example.com/gpu=1")))

@@ -28,14 +28,15 @@ func (b GroupBaseline) Encode() string {
 	return string(text)
 }
 
-// SetGroupBaseline writes the group's baseline on a node. An empty text changes nothing.
+// SetGroupBaseline sets the node's annotation to text, an encoded GroupBaseline. If text is empty, the node does not
+// change.
 func SetGroupBaseline(node *corev1.Node, text string) {
 	if text != "" {
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, AnnotationGroupBaseline, text)
 	}
 }
 
-// ReadGroupBaseline returns the group's baseline that the run wrote on the node, or false.
+// ReadGroupBaseline returns the group's baseline that the run wrote on the node. It returns false if there is none.
 func ReadGroupBaseline(node *corev1.Node, run string) (GroupBaseline, bool) {
 	if node.Annotations[AnnotationRun] != run && node.Annotations[AnnotationHeld] != run {
 		return GroupBaseline{}, false

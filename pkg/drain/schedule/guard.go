@@ -43,7 +43,7 @@ func (in *Input) usualOf(w drain.Workload) time.Duration {
 // guard counts the ready pods of a workload that are likely to stay ready; see drain.Replicas.IsUnsettled.
 type guard struct {
 	*drain.Replicas
-	// seen counts these pods. left counts those of them without an eviction in flight.
+	// seen counts the ready pods that are likely to stay ready. left counts the ones without an eviction in flight.
 	seen, left int
 	usual      time.Duration
 	now        time.Time

@@ -107,7 +107,7 @@ func (m *Memory) learnTerminationTimes(in *Input) {
 }
 
 // learnTerminationTime learns from one pod that has left. The first pods end together with many others and take longer,
-// so the mean with the earlier time is stored.
+// so the mean with the time learned so far is stored.
 func (m *Memory) learnTerminationTime(owner types.UID, took time.Duration) {
 	if before, known := m.Gone[owner]; known {
 		if (took - before).Abs() < before/goneSteps {

@@ -32,7 +32,7 @@ func (r Restart) String() string {
 
 // moveByRestart reports whether the pod leaves its node by a restart of its Deployment, and adds the restart if it was
 // not accepted yet. If the restart is permanently refused, the pod is evicted instead.
-func (p *Plan) moveByRestart(node *Node, pod *corev1.Pod) bool {
+func (p *Plan) moveByRestart(node *Node, pod *corev1.Pod) (moves bool) {
 	if !p.canMove(node, pod) {
 		return false
 	}

@@ -80,8 +80,8 @@ func (in *Input) isShownInStatus(sent Eviction, a nodegroup.Attempt) bool {
 	return ok && !shown.Before(a.Begun)
 }
 
-// chargedBudget returns the budget whose status counts the pod: the one that the eviction uses, or that for the last
-// ready pod of its workload.
+// chargedBudget returns the budget to which the eviction is charged: the pod's budget or, if it has none, the one for the
+// last ready pod of its workload.
 func (e Eviction) chargedBudget() types.NamespacedName {
 	if e.Budget.Name != "" {
 		return e.Budget

@@ -23,7 +23,8 @@ var (
 	web = types.NamespacedName{Namespace: "shop", Name: "web"}
 )
 
-// node returns a node whose pods have been evicted for a minute, with a timeout of 15 minutes.
+// node returns a node that has been in drain for one minute and whose deadline is in 14 minutes. The pods must still be
+// evicted.
 func node(name string, pods ...*corev1.Pod) schedule.Node {
 	n := schedule.Node{Name: name, Stage: schedule.Evicting, Began: now.Add(-time.Minute), Deadline: now.Add(14 * time.Minute)}
 	n.Evict = pods
@@ -153,7 +154,7 @@ func TestPlanReservesEvictionsWithinBudgets(t *testing.T) {
 			send(in, "f-9", types.NamespacedName{}, time.Second, "")
 		}, ""},
 		"one node after the other": {newInput(1, node("a", free("f-0")), node("b", pod("w-0"))), nil, "f-0 w-0"},
-		"a pressing budget first": {newInput(1, node("a", free("f-0")), node("b", pod("w-0"))), func(in *schedule.Input) {
+		"a critical budget first": {newInput(1, node("a", free("f-0")), node("b", pod("w-0"))), func(in *schedule.Input) {
 			in.Memory.Critical = map[types.NamespacedName]bool{web: true}
 		}, "w-0 f-0"},
 		"a node that waits anyway last": {newInput(0, node("a", free("f-0"), pod("w-0")), node("b", free("f-1"))), nil, "f-1 f-0 w-0:budget"},
@@ -269,7 +270,7 @@ func TestCriticalBudgetsAreRecomputedWhenANodeStarts(t *testing.T) {
 		p := schedule.NewPlan(in)
 		p.NextNode(waiting[:1], slices.Values(waiting))
 		if got := fmt.Sprint(p.Decide().Memory.Critical); got != want {
-			t.Errorf("with pods gone after %s pressing are %s, want %s", gone, got, want)
+			t.Errorf("with pods gone after %s the critical budgets are %s, want %s", gone, got, want)
 		}
 	}
 }

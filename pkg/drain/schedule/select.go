@@ -133,7 +133,7 @@ type budgetDemand struct {
 	turn             time.Duration
 }
 
-// demand is the evictions that are left.
+// demand counts the evictions that are left, and estimates how long they take.
 type demand struct {
 	budgets map[*drain.Budget]*budgetDemand
 	// workloads counts the pods of workloads whose owners have written no budget.
@@ -143,7 +143,8 @@ type demand struct {
 	longest, places time.Duration
 }
 
-// measureDemand measures the demand of the nodes in drain and of the waiting nodes.
+// measureDemand counts the evictions that are left: those of the nodes in drain, and of the first nodes in ahead, at most
+// lookahead. ahead has the nodes that are not started yet. pace has the times that pods took so far.
 func (p *Plan) measureDemand(pace *learned, ahead iter.Seq[Node]) *demand {
 	left := &demand{budgets: map[*drain.Budget]*budgetDemand{}, workloads: map[drain.Workload]*budgetDemand{}}
 	for i := range p.in.Draining {
@@ -162,7 +163,7 @@ func (p *Plan) measureDemand(pace *learned, ahead iter.Seq[Node]) *demand {
 	return left
 }
 
-// addPods adds pods; one is the demand of a single pod.
+// addPods adds the pods' evictions. one is what each pod adds to its budget's demand.
 func (d *demand) addPods(pods []*corev1.Pod, one budgetDemand, budgets drain.Budgets, pace *learned) {
 	for _, pod := range pods {
 		gone, refill := pace.timesOf(pod)
