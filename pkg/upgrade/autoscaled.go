@@ -115,13 +115,13 @@ func checkGroupAutoscaled(group *nodegroup.Group, r *record.Request, outdated in
 
 // raiseMaximumOnce raises the group's maximum by one node for each outdated node, so that the autoscaler can add
 // replacements (GKE G77).
-func (d *decision) raiseMaximumOnce() bool {
+func (d *decision) raiseMaximumOnce() (done bool) {
 	return d.applyDecision(d.bookKeeper().RaiseMaximumOnce(d.countOutdated()))
 }
 
 // waitBeforeDrain gives pods time to leave the outdated nodes on their own, counted from the fence (GKE G71, G82). During
 // the wait it removes nodes without pods. It ends early if no outdated node is left (GKE G72, G74).
-func (d *decision) waitBeforeDrain() bool {
+func (d *decision) waitBeforeDrain() (done bool) {
 	d.countReplaced()
 	d.fencing = !d.fenceOutdatedNodes()
 	if d.rec.Stopping != "" || !d.setRevision() || !d.suspendProcesses() || !d.raiseMaximumOnce() {
@@ -182,7 +182,7 @@ func (d *decision) isIdle(m *nodegroup.Member) bool {
 
 // drainRemaining drains the remaining outdated nodes and removes each when it is empty. Pods that are left when the
 // node's drain timeout ends are deleted (GKE G75).
-func (d *decision) drainRemaining() bool {
+func (d *decision) drainRemaining() (done bool) {
 	d.countReplaced()
 	if !d.setRevision() || !d.suspendProcesses() || !d.raiseMaximumOnce() {
 		return false
@@ -211,7 +211,7 @@ func (d *decision) startDrains() {
 }
 
 // removeRemaining drains and removes all outdated nodes, including nodes that joined late.
-func (d *decision) removeRemaining() bool {
+func (d *decision) removeRemaining() (done bool) {
 	if d.plan == nil && !d.drainRemaining() { // a plan means that the drain ended in this step
 		return false
 	}

@@ -69,7 +69,7 @@ func checkGroupBlueGreen(group *nodegroup.Group, r *record.Request, outdated int
 
 // setUpBlueGreen keeps autoscalers from the outdated nodes before anything else is changed. If that is refused, the
 // upgrade is impossible: autoscalers would remove nodes that must be kept (GKE G42).
-func (d *decision) setUpBlueGreen() bool {
+func (d *decision) setUpBlueGreen() (done bool) {
 	if node, refusal := d.findUnheld(); node != "" {
 		d.setWaiting("autoscalers to be kept from the outdated nodes")
 		if refusal != "" {
@@ -162,7 +162,7 @@ func (d *decision) launchForLateJoiners() {
 // drainBlue drains the outdated nodes batch by batch, with a soak after each. A node that is not empty when its drain
 // timeout ends is kept like the others, and its pods are deleted together with it (GKE G44). A batch size of 0 skips
 // the phase (GKE G46).
-func (d *decision) drainBlue() bool {
+func (d *decision) drainBlue() (done bool) {
 	if d.rec.Request.BlueGreen.Batch == 0 || d.isSoakExhausted() {
 		return d.rec.NoneInState(record.NodeDraining, record.NodeEmpty)
 	}
@@ -194,7 +194,7 @@ func (d *decision) isBatchDrained() bool {
 }
 
 // soakBatch soaks after a batch and reports whether it was the last batch (GKE G47).
-func (d *decision) soakBatch() bool {
+func (d *decision) soakBatch() (done bool) {
 	if d.rec.Soak.Batches < d.rec.Begun {
 		if d.pausing && d.rec.Soak.Until.After(d.w.Now) {
 			d.pauseSoak()
@@ -243,9 +243,9 @@ func (d *decision) parkNode(name string, n record.NodeRecord, reason string) {
 }
 
 // soakPool waits before the outdated nodes are deleted. During the wait autoscalers may add and remove new nodes (GKE
-// G49–G52). It waits until all workloads have as many ready pods as before, because a rollback is impossible
-// afterwards.
-func (d *decision) soakPool() bool {
+// G49–G52). It waits until all workloads have as many ready pods as before their pods left nodes, because a
+// rollback is impossible after the deletion.
+func (d *decision) soakPool() (done bool) {
 	if !d.setRevision() { // otherwise nodes that autoscalers add would be outdated, and deleted too
 		return false
 	}
@@ -262,7 +262,7 @@ func (d *decision) soakPool() bool {
 
 // deleteBlue deletes the remaining outdated nodes, at most record.MostDeleted at once. Pods that are left are deleted,
 // not evicted (GKE G53). Drained nodes have no pods, so workloads that do not recover do not delay their deletion.
-func (d *decision) deleteBlue() bool {
+func (d *decision) deleteBlue() (done bool) {
 	if !d.setRevision() {
 		return false
 	}

@@ -32,7 +32,7 @@ func (d *decision) bookKeeper() ledger.Keeper { return d.rec.Ledger.Keeper(d.led
 
 // applyDecision adds a decision about the group's size to the step, and reports whether it is done. During a stop or an
 // abort, permanently refused actions count as done.
-func (d *decision) applyDecision(decided ledger.Decision) bool {
+func (d *decision) applyDecision(decided ledger.Decision) (done bool) {
 	for _, a := range decided.Actions {
 		d.addAction(a)
 	}
@@ -47,13 +47,13 @@ func (d *decision) applyDecision(decided ledger.Decision) bool {
 }
 
 // lowerMaximum reverts our raise of the group's maximum, and reports whether that is done.
-func (d *decision) lowerMaximum() bool {
+func (d *decision) lowerMaximum() (done bool) {
 	return d.applyDecision(d.bookKeeper().LowerMaximum())
 }
 
 // suspendProcesses suspends the provider's processes that would work against the upgrade. It records which of them the
 // upgrade suspended, and reports whether all are suspended.
-func (d *decision) suspendProcesses() bool {
+func (d *decision) suspendProcesses() (done bool) {
 	ours, decided := ledger.SuspendProcesses(d.ledgerView())
 	d.rec.Suspended = ours
 	return d.applyDecision(decided)
@@ -61,7 +61,7 @@ func (d *decision) suspendProcesses() bool {
 
 // resumeProcesses resumes the processes that the upgrade suspended, except those that must wait for balanced zones. It
 // reports whether that is done.
-func (d *decision) resumeProcesses() bool {
+func (d *decision) resumeProcesses() (done bool) {
 	return d.applyDecision(ledger.ResumeProcesses(d.ledgerView()))
 }
 
@@ -103,8 +103,8 @@ func (d *decision) countUnavailableExcept(excused int) int {
 	return d.bookKeeper().CountUnavailable(d.countNotServing(), excused)
 }
 
-// countNotServing counts the members carried over to a rollback that do not serve. Nodes that were added before, or
-// that replaced removed nodes, may not have come up yet. Older nodes do not count.
+// countNotServing counts the nodes that a rollback took over and that do not serve yet. They are nodes that the upgrade
+// had added, or replacements of nodes that it had removed. Nodes from before the upgrade do not count.
 func (d *decision) countNotServing() (n int) {
 	carried := d.rec.Ledger.Carried() + d.rec.Ledger.Replaced()
 	for i := 0; i < len(d.w.Members) && n < carried; i++ {

@@ -12,7 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// The usual start time of a workload's pods is the one from before the upgrade. Pods that the upgrade has moved may be
+// The usual start time of a workload's pods is the one measured before the upgrade. Pods that the upgrade has moved may be
 // slow because of a fault of the new nodes.
 func TestUsualPodStartTimeIsMeasuredBeforeUpgrade(t *testing.T) {
 	slow := func(app string) *corev1.Pod {

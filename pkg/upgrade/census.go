@@ -62,7 +62,7 @@ func countMembers(w *World, rec *record.Record) memberCounts {
 	return c
 }
 
-// registerStarted returns the member's record and adds the member to byName; nil if the member was not started.
+// registerStarted adds a started member to byName and returns its record. It returns nil if the member was not started.
 func (c *memberCounts) registerStarted(m *nodegroup.Member, rec *record.Record) *record.NodeRecord {
 	name, started := rec.RecordNameOf(m)
 	if !started {

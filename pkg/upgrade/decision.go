@@ -252,7 +252,7 @@ func (d *decision) stopNamingZones() {
 	d.recount()
 }
 
-// obeyVerb does what a user asks of this upgrade.
+// obeyVerb does what a user asks of the running upgrade: pause, complete, roll back or abort.
 func (d *decision) obeyVerb() {
 	asked := allowedVerb(&d.rec, d.w.Asked)
 	if asked != record.VerbPause && !d.w.Stop {
@@ -329,7 +329,7 @@ func (d *decision) runPhases() {
 	phases := strategyOf(d.rec.Request.Strategy, d.rec.Rollback).phases
 	if d.rec.Ledger.TargetMoved() {
 		// The upgrade divides the surge among the zones again. Nodes whose termination was refused still exist, so they
-		// must be counted before that.
+		// must be counted before the surge is divided.
 		if !d.cancelSurgeReturn() {
 			return
 		}

@@ -118,7 +118,7 @@ func (d *decision) operationName(id string) string { return nameOperation(d.rec.
 // beginOperation asks the cloud to begin, and reports whether there is an operation to follow. It follows a running
 // operation to the same revision, whoever began it. That includes an operation that an earlier process began without
 // getting the answer. Otherwise it repeats the request under the same token.
-func (d *decision) beginOperation() bool {
+func (d *decision) beginOperation() (done bool) {
 	if !d.awaitNewestOperation() {
 		return false
 	}
@@ -220,7 +220,7 @@ func (d *decision) awaitNewestOperation() (read bool) {
 }
 
 // followOperation shows what the cloud is doing, and reports whether it has replaced the group.
-func (d *decision) followOperation() bool {
+func (d *decision) followOperation() (done bool) {
 	if !d.awaitNewestOperation() {
 		return false
 	}
@@ -396,7 +396,7 @@ func (d *decision) watchDrains() {
 			d.blockPods(m, time.Time{})
 		}
 	}
-	// The status on other machines reads it from the record.
+	// The list is recorded so that status can show it from another machine.
 	long, _ := d.listLongBlocked(record.MostBlockedOfGroup, func(drain.Blocked) string { return "" })
 	d.rec.Delegation.Blocked = long[""]
 }

@@ -446,7 +446,7 @@ func TestDelegateWaitsWhileCloudShowsNoUpdates(t *testing.T) {
 	}
 }
 
-// TestDelegateIgnoresOlderReadings: a reading that is older than an earlier one changes nothing.
+// TestDelegateIgnoresOlderReadings: a reading that is older than the last one used changes nothing.
 func TestDelegateIgnoresOlderReadings(t *testing.T) {
 	s := following(t, old("old-a-1"))
 	s.operate("u1", nodegroup.OperationRunning, s.Group.Wanted).Began = s.Now

@@ -551,9 +551,9 @@ func TestBrieflyUnreadyPodsMustBecomeReadyAgain(t *testing.T) {
 	}
 }
 
-// TestPodPendingBeforeUpgradeIsNotExpectedAfterIt: a pod was Pending before the upgrade, and became ready on a node that the upgrade
-// added. At the end another pod of the workload has no room. As many pods are ready as before, unless the Pending pod
-// had its node before.
+// TestPodPendingBeforeUpgradeIsNotExpectedAfterIt: a pod was Pending before the upgrade, and became ready on a node that
+// the upgrade added. At the end another pod of the workload has no room. As many pods are ready as before the upgrade,
+// unless the Pending pod had its node before the upgrade.
 func TestPodPendingBeforeUpgradeIsNotExpectedAfterIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		placed, added time.Duration

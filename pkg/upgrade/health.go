@@ -42,7 +42,7 @@ type workloadHealth struct {
 	drain.Workload
 	name   string
 	before record.WorkloadRecord
-	// replicas are its pods; nil if there are none. ready counts those that will probably stay ready.
+	// replicas are the workload's pods; nil if there are none. ready counts the ready pods that will probably stay ready.
 	replicas *drain.Replicas
 	ready    int
 	// unscaled is true if the workload has fewer pods than before and its controller's replica count was not read yet.
@@ -136,8 +136,8 @@ func (d *decision) examineWorkload(h *workloadHealth) {
 			h.before.Proven, h.before.Canary = true, ""
 		}
 	}
-	// After the target moved, a workload may lack pods and have no canary, because its pods left for the earlier
-	// target.
+	// After the target moved, a workload may lack pods and have no canary, because its pods left
+	// their nodes before the target moved.
 	if canary := h.before.Canary; !h.before.Proven && (canary == "" || !h.lacksPods()) && (!record.IsInDrain(d.rec.Nodes[canary].State) || !h.hasPodOn(canary)) {
 		h.before.Canary = d.findNodeInDrain(h)
 	}
@@ -277,8 +277,8 @@ func (d *decision) countOnAddedNodes(r *drain.Replicas) (pods int) {
 	return pods
 }
 
-// hasRecovered reports whether a workload has as many ready pods as before, and no pod on a node that was started. A
-// pod on such a node must still leave.
+// hasRecovered reports whether a workload has as many ready pods as before its pods left nodes, and no pod on a node that
+// was started. A pod on such a node must still leave.
 func (d *decision) hasRecovered(name string, before record.WorkloadRecord) bool {
 	w, err := drain.ParseWorkload(name)
 	if err != nil {
@@ -436,7 +436,7 @@ func (d *decision) firstUnready(h *workloadHealth) (first *corev1.Pod) {
 
 // expectMorePods reports whether a pod of the workload is starting or may be created at any moment. It schedules the next
 // decision for when that pod is late.
-func (d *decision) expectMorePods(h *workloadHealth) bool {
+func (d *decision) expectMorePods(h *workloadHealth) (expected bool) {
 	if h.countMissing() > 0 || h.replicas == nil {
 		return true // findShortfall reports it when it is late
 	}
@@ -446,7 +446,7 @@ func (d *decision) expectMorePods(h *workloadHealth) bool {
 // expectOnKeptNode reports whether the pod is new, tolerates the fence, and may still become ready in time on a node that
 // stays for now: a drained node whose machine its owner removes, or a quarantined one. It schedules the next decision
 // for the time at which the pod is late.
-func (d *decision) expectOnKeptNode(pod *corev1.Pod, h *workloadHealth) bool {
+func (d *decision) expectOnKeptNode(pod *corev1.Pod, h *workloadHealth) (expected bool) {
 	usual := h.before.Usual.Duration
 	stays := slices.Contains([]record.NodeState{record.NodeDrained, record.NodeQuarantined}, d.rec.Nodes[pod.Spec.NodeName].State)
 	if !stays || pod.CreationTimestamp.Time.Before(d.rec.Started.Truncate(time.Second)) {

@@ -189,7 +189,7 @@ func TestCriticalBudgetsLimitEvictionsInFlight(t *testing.T) {
 		want int
 	}{
 		"nobody knows how long nodes take": {0, "a", 2, 4},
-		"a budget is pressing":             {3 * time.Second, "db", 2, 4},
+		"a budget is critical":             {3 * time.Second, "db", 2, 4},
 		"of some nodes at once":            {3 * time.Second, "db", 6, 6},
 		"of many nodes at once":            {3 * time.Second, "db", 20, 8},
 		"none is":                          {3 * time.Second, "a", 2, 12},

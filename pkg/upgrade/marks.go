@@ -111,7 +111,7 @@ func (d *decision) mustHold(m *nodegroup.Member) bool {
 
 // releaseAllHolds gives the group's nodes back to autoscalers, including nodes that an earlier run held and nodes
 // whose termination was refused. It reports whether all are given back.
-func (d *decision) releaseAllHolds() bool {
+func (d *decision) releaseAllHolds() (done bool) {
 	return d.releaseHolds(func(m *nodegroup.Member) bool {
 		return d.rec.HasNoNodeRecord(m) || d.isRefused(nodegroup.Terminate{Instance: m.Instance.ID})
 	})

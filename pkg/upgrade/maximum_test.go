@@ -72,7 +72,7 @@ func TestUpgradeStopsIfDifferentProcessLowersMax(t *testing.T) {
 	}
 }
 
-// A maximum that may have been lowered is not raised again before that is certain.
+// A maximum that may have been lowered is not raised again until it is certain that it was lowered.
 func TestGroupMaxIsNotRaisedWhileItsReadingIsUncertain(t *testing.T) {
 	s := roomMade(t)
 	s.Group.Max = 2

@@ -155,14 +155,14 @@ func (d *decision) noteCreatable(h *workloadHealth, waitsFor *corev1.Pod) time.T
 
 // expectReadiness reports whether the workload has an unready pod that may still become ready. It schedules the next
 // decision for when the pod is late.
-func (d *decision) expectReadiness(h *workloadHealth) bool {
+func (d *decision) expectReadiness(h *workloadHealth) (expected bool) {
 	return h.replicas != nil && slices.ContainsFunc(h.replicas.Unready(), func(pod *corev1.Pod) bool {
 		return d.cameDuringUpgrade(pod) || d.whyLate(pod, h) == ""
 	})
 }
 
 // findPodKeptByFinalizers returns a pod of the workload whose grace period is over and that finalizers keep, or nil. A
-// StatefulSet cannot create a pod of the same name before that.
+// StatefulSet cannot create a pod of the same name while that pod exists.
 func (d *decision) findPodKeptByFinalizers(w drain.Workload) *corev1.Pod {
 	for _, pod := range d.listEnding(w) {
 		if !isEndingInTime(pod, d.w.Now) && len(pod.Finalizers) > 0 {

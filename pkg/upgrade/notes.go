@@ -46,7 +46,7 @@ type Notes struct {
 	CreatableSince map[string]time.Time
 	// Unhealthy holds the workloads that do not recover, by NAMESPACE/KIND/NAME.
 	Unhealthy map[string]Spell
-	// Coming contains, by NAMESPACE/KIND/NAME, the new pod of the workload that is starting.
+	// Starting contains, by NAMESPACE/KIND/NAME, the new pod of the workload that is starting.
 	Starting map[string]StartingPod
 	// Late contains the pods of unhealthy workloads that are late or were shortly before, by UID.
 	Late map[types.UID]LateNote
@@ -125,7 +125,8 @@ func (n *Notes) carriedOver() Notes {
 	return c
 }
 
-// noteNodeNames notes the node name of each outdated instance. If the Node is gone, it keeps the earlier name.
+// noteNodeNames notes the node name of each outdated instance. If the Node is gone, it keeps
+// the name in before, the names of the last step.
 func (n *Notes) noteNodeNames(outdated []*nodegroup.Member, before map[string]string) {
 	for _, m := range outdated {
 		id, name := m.Instance.ID, m.Name()

@@ -25,7 +25,7 @@ type outbox struct {
 	actions []nodegroup.Action
 	// outstanding is true if an action was requested whose effect is not observed yet, or whose next try is not due.
 	outstanding bool
-	// requested are the keys of the actions that the step requests: those that it starts, that are in flight, and that
+	// requested are the keys of the actions that the step requests: actions that it starts, that are in flight, or that
 	// will be tried again later.
 	requested []string
 	// retried is the request that has been tried again for the longest time.

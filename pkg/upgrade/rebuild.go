@@ -146,7 +146,7 @@ func adoptDraining(r *record.Record, m *nodegroup.Member, w *World) {
 
 // rebuildLedger rebuilds the ledger of a run whose record was lost, from a reading of the group that shows all that the
 // run did. It reports whether the ledger is rebuilt.
-func (d *decision) rebuildLedger() bool {
+func (d *decision) rebuildLedger() (done bool) {
 	if !d.rec.Lost {
 		return true
 	}

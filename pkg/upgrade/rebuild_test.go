@@ -164,7 +164,7 @@ func held(name string) nodegroup.Member {
 	return m
 }
 
-// A run whose record was lost continues to its end, and restores the group's sizes from before it.
+// A run whose record was lost continues to its end, and restores the sizes that the group had before the run.
 func TestRunWithLostRecordEndsAndRestoresSizes(t *testing.T) {
 	s := underWay(t)
 	if _, err := s.lose(); err != nil {

@@ -32,7 +32,7 @@ func (d *decision) hasRoomInRecord(m *nodegroup.Member) bool {
 
 // deferForRecord reports whether the member must wait until nodes in drain have left the record. That happens if many
 // nodes joined during the upgrade. It stops the upgrade if no node is in flight.
-func (d *decision) deferForRecord(m *nodegroup.Member) bool {
+func (d *decision) deferForRecord(m *nodegroup.Member) (deferred bool) {
 	if d.hasRoomInRecord(m) {
 		return false
 	}

@@ -119,7 +119,7 @@ func (d *decision) wasTerminatedByOthers(n record.NodeRecord, leaving bool) bool
 
 // resolveTerminator records who terminated the machine of a node that is gone, and reports whether that is known. It is
 // not known while the answer to a termination is pending.
-func (d *decision) resolveTerminator(n record.NodeRecord) bool {
+func (d *decision) resolveTerminator(n record.NodeRecord) (known bool) {
 	if n.State != record.NodeRemoving || n.Landed {
 		return true
 	}

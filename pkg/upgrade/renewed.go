@@ -10,7 +10,7 @@ import (
 
 // unfenceRenewed removes our fence from nodes that became current in place, and counts them as replaced. It reports
 // whether none of them has the fence. A node that is not Ready keeps it.
-func (d *decision) unfenceRenewed() bool {
+func (d *decision) unfenceRenewed() (done bool) {
 	if d.rec.Rollback && d.phase.beforeDrains || d.rec.Lost {
 		return true // the ledger must be complete first
 	}
@@ -24,7 +24,7 @@ func (d *decision) unfenceRenewed() bool {
 }
 
 // unfenceRenewedNode releases one current node that is Ready, and reports whether the node no longer has the fence.
-func (d *decision) unfenceRenewedNode(m *nodegroup.Member) bool {
+func (d *decision) unfenceRenewedNode(m *nodegroup.Member) (done bool) {
 	name, started := d.rec.RecordNameOf(m)
 	fenced := d.rec.OwnsFence(m)
 	switch {

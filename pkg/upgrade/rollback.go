@@ -12,15 +12,16 @@ import (
 
 // unfenceCurrentNodes makes the nodes of the revision that is wanted again available to pods: it removes their fence, and
 // keeps nodes whose termination was decided but did not happen (I6: a wanted node is neither fenced nor drained).
-func (d *decision) unfenceCurrentNodes() bool {
+func (d *decision) unfenceCurrentNodes() (done bool) {
 	d.rec.Total = len(d.count.pending)
 	d.setWaiting("the nodes that are not replaced yet to be unfenced")
 	kept := d.cancelSurgeReturn()
 	return d.removeFences(func(m *nodegroup.Member) bool { return !m.Outdated && d.rec.HasNoNodeRecord(m) }) && kept
 }
 
-// carryOverSurge begins the ledger of the rollback, once it is known which nodes were added before.
-func (d *decision) carryOverSurge() bool {
+// carryOverSurge begins the ledger of the rollback, once it is known which nodes the upgrade had added. It reports
+// whether the ledger is complete.
+func (d *decision) carryOverSurge() (done bool) {
 	l := &d.rec.Ledger
 	if !d.applyDecision(d.bookKeeper().ResolveOpenLaunches()) || !d.w.Group.IsFreshAfter(l.Changed()) {
 		d.pollCloudSoon("the added nodes to be seen")

@@ -13,7 +13,7 @@ import (
 // all nodes may be fenced, and evicted pods would be Pending until a current node is Ready (EKS E24). Nodes without
 // pods and nodes that are not Ready do not wait. The others wait for at most the boot timeout, and do not wait if no
 // current node is expected.
-func (d *decision) deferForCurrentNode(m *nodegroup.Member) bool {
+func (d *decision) deferForCurrentNode(m *nodegroup.Member) (deferred bool) {
 	moved := !d.rec.Rollback && d.rec.Request.Surge > 0 && d.rec.Ledger.Carried() > 0
 	if !moved || len(d.listSampleNodes()) > 0 || d.urgencyOf(m) < urgencies-1 || len(d.classifyPodsOf(m).Evict) == 0 {
 		return false

@@ -168,7 +168,7 @@ func (d *driver) ask(verb record.Verb) {
 	d.asked = record.Asked{Verb: verb, Run: d.record.Run, By: "alice@host", At: d.cluster.Now()}
 }
 
-// abort runs the abort command after the earlier process has stopped.
+// abort runs the abort command after the process that ran the upgrade has stopped.
 func (d *driver) abort() {
 	d.crash()
 	d.record = d.record.AsAborting()

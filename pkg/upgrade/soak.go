@@ -16,7 +16,7 @@ const (
 
 // soakFor begins a soak of the length, or continues with the running one, and reports whether it is over. All soaks
 // together last at most maxSoak.
-func (d *decision) soakFor(length time.Duration) bool {
+func (d *decision) soakFor(length time.Duration) (over bool) {
 	s := &d.rec.Soak
 	switch {
 	case !s.Until.IsZero(): // it is running, or was completed while it was paused

@@ -15,7 +15,7 @@ import (
 
 // setUpGroup points the group at the wanted revision, and suspends processes that would work against the upgrade (EKS
 // E02, E03; S4).
-func (d *decision) setUpGroup() bool {
+func (d *decision) setUpGroup() (done bool) {
 	if !d.rebuildLedger() {
 		return false
 	}
@@ -29,7 +29,7 @@ func (d *decision) setUpGroup() bool {
 // setRevision points the group at the wanted revision and reports whether it is. Otherwise every new node would be
 // outdated and would be replaced too, without end. This happens after --replan to another target, or when another
 // process pointed the group elsewhere.
-func (d *decision) setRevision() bool {
+func (d *decision) setRevision() (done bool) {
 	wanted := d.w.Group.Wanted
 	if wanted.ID == d.w.Group.Pointed.ID {
 		return true
@@ -46,12 +46,12 @@ func (d *decision) setRevision() bool {
 }
 
 // scaleUpGroup adds the surge, waits until all new nodes are usable, and then fences the outdated nodes (EKS E20–E31).
-func (d *decision) scaleUpGroup() bool {
+func (d *decision) scaleUpGroup() (done bool) {
 	return d.addSurge() && d.fenceOutdatedNodes()
 }
 
 // addSurge adds the surge and reports whether all new nodes are usable.
-func (d *decision) addSurge() bool {
+func (d *decision) addSurge() (done bool) {
 	d.assignTurn()
 	if !d.setRevision() || !d.suspendProcesses() || !d.cancelSurgeReturn() || !d.applyDecision(d.bookKeeper().RaiseMaximum()) {
 		return false
@@ -115,7 +115,7 @@ func (d *decision) awaitReplaced() (over bool) {
 }
 
 // scaleDownGroup lowers the maximum again, resumes suspended processes, and releases the holds on nodes (EKS E60, E61).
-func (d *decision) scaleDownGroup() bool {
+func (d *decision) scaleDownGroup() (done bool) {
 	freed := d.releaseAllHolds()
 	return d.lowerMaximum() && d.resumeProcesses() && freed && !d.renewing
 }
@@ -191,6 +191,6 @@ func (d *decision) pauseWhenIdle() {
 }
 
 // cordonBlue fences all outdated nodes before any is drained (GKE G43).
-func (d *decision) cordonBlue() bool {
+func (d *decision) cordonBlue() (done bool) {
 	return d.setRevision() && d.suspendProcesses() && d.fenceOutdatedNodes()
 }

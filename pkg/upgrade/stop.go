@@ -41,7 +41,7 @@ func (d *decision) returnsSurge() bool {
 
 // returnSurgeAndMaximum gives back the added nodes and the raise of the maximum, if no old node was touched yet. It reports
 // whether that is done.
-func (d *decision) returnSurgeAndMaximum() bool {
+func (d *decision) returnSurgeAndMaximum() (done bool) {
 	switch {
 	case d.returnsSurge():
 		return d.returnSurge() && d.lowerMaximum()
@@ -54,7 +54,7 @@ func (d *decision) returnSurgeAndMaximum() bool {
 
 // unfenceUnstarted removes the fence from the nodes that were never started, unless the user asked to keep it. It also
 // removes the rest of the fence from nodes that a user made schedulable, so that the same command can fence them again.
-func (d *decision) unfenceUnstarted() bool {
+func (d *decision) unfenceUnstarted() (done bool) {
 	renewed := d.unfenceRenewed()
 	return renewed && d.removeFences(func(m *nodegroup.Member) bool {
 		_, started := d.rec.StartedRecord(m)
@@ -127,7 +127,7 @@ func (d *decision) concludeUndo(done bool) {
 }
 
 // launchMissing launches the nodes that zones lack because of the upgrade.
-func (d *decision) launchMissing() bool {
+func (d *decision) launchMissing() (done bool) {
 	made := d.rebuildLedger()
 	if !made || !d.w.Group.Can.Resize {
 		return made
@@ -137,7 +137,7 @@ func (d *decision) launchMissing() bool {
 
 // restoreRevision points the group at the revision that it had before the upgrade, if it still points where the upgrade
 // pointed it. Otherwise a user pointed it elsewhere.
-func (d *decision) restoreRevision() bool {
+func (d *decision) restoreRevision() (done bool) {
 	to, pointed := d.rec.OriginalRevision(), d.w.Group.Pointed.ID
 	if pointed == to.ID || !d.rec.HasSetRevision(pointed) {
 		return true

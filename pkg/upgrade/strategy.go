@@ -36,21 +36,21 @@ type phase struct {
 	name record.Phase
 	// run makes the next step and reports whether the phase is complete.
 	run func(*decision) bool
-	// emptied decides about a node that is empty and settled. late decides about a node whose drain timeout is over.
+	// onEmpty decides about a node that is empty and settled. onTimeout decides about a node whose drain timeout is over.
 	onEmpty   func(*decision, string, record.NodeRecord, *nodegroup.Member)
 	onTimeout func(*decision, string, record.NodeRecord)
-	// untouched is true if no outdated node is drained before the phase's end. A pause takes effect at once, and the
+	// beforeDrains is true if no outdated node is drained before the phase's end. A pause takes effect at once, and the
 	// added nodes are given back if creating nodes fails.
 	beforeDrains bool
-	// watched is true if the upgrade stops when another process changes the group's maximum or the protection of its
-	// instances during the phase.
+	// stopsOnGroupChange is true if the upgrade stops when another process changes the group's maximum or the protection of
+	// its instances during the phase.
 	stopsOnGroupChange bool
-	// stays is true if a stop changes nothing: outdated nodes are kept beside the new ones.
+	// keepsAllOnStop is true if a stop changes nothing: outdated nodes are kept beside the new ones.
 	keepsAllOnStop bool
-	// quiet is true if the phase also suspends the processes that scale the group by themselves, because half of the
+	// suspendsScaling is true if the phase also suspends the processes that scale the group by themselves, because half of the
 	// group is idle for long.
 	suspendsScaling bool
-	// calm is true if the phase suspends no process of the group, because no node is touched.
+	// suspendsNothing is true if the phase suspends no process of the group, because no node is touched.
 	suspendsNothing bool
 	// maxGrace is the longest grace period that pods are deleted with; 0 keeps each pod's own.
 	maxGrace time.Duration
@@ -108,8 +108,8 @@ func makeStrategy(name record.Strategy) strategy {
 }
 
 // strategyOf returns the strategy that carries the upgrade out. A rollback is always a surge, whatever the upgrade was.
-func strategyOf(name record.Strategy, back bool) strategy {
-	if back {
+func strategyOf(name record.Strategy, isRollback bool) strategy {
+	if isRollback {
 		name = record.Surge
 	}
 	name = name.Known()

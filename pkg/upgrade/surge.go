@@ -90,7 +90,7 @@ func (d *decision) beginSurge() {
 }
 
 // replaceNodes continues the started nodes and starts more, until only quarantined outdated nodes are left.
-func (d *decision) replaceNodes() bool {
+func (d *decision) replaceNodes() (done bool) {
 	if !d.setRevision() {
 		return false
 	}

@@ -13,7 +13,7 @@ import (
 
 // returnSurge terminates, with shrinking, the added nodes that carry no pods a user would miss. The others stay, and
 // remain in the ledger.
-func (d *decision) returnSurge() bool {
+func (d *decision) returnSurge() (done bool) {
 	if l := &d.rec.Ledger; l.ConfirmedSurge() > 0 && !d.w.Group.IsFreshAfter(l.Changed()) {
 		d.pollCloudSoon("")
 		return false // the reading may be too old to show them all

@@ -206,8 +206,8 @@ func (d *decision) findLastTarget(name string, n record.NodeRecord, m *nodegroup
 }
 
 // targetDeadline returns until when the upgrade waits for a target: its group's delay, counted from when the target was
-// seen draining or, before that, from when it could be taken out. It returns zero for a target that the provider takes
-// out only when the machine is terminated.
+// seen draining. If it was not, the delay counts from when the target could be taken out. It returns zero for a target that
+// the provider takes out only when the machine is terminated.
 func (d *decision) targetDeadline(name string, n record.NodeRecord, m *nodegroup.Member, target *nodegroup.Target) time.Time {
 	var since time.Time
 	switch left, address := d.notes.Addresses[name][target.ID]; {

@@ -249,8 +249,8 @@ func TestAbortKeepsNodesAfterTheTargetMoved(t *testing.T) {
 	}
 }
 
-// A rollback that has not carried over the ledger yet does not know either: the nodes from before the upgrade are
-// current for it, but it did not add them.
+// A rollback that has not carried over the ledger yet does not know which nodes the upgrade added. The nodes from before
+// the upgrade are current for the rollback, but the upgrade did not add them.
 func TestAbortKeepsNodesWhileARollbackBegins(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)
@@ -271,8 +271,8 @@ func TestAbortKeepsNodesWhileARollbackBegins(t *testing.T) {
 	}
 }
 
-// A rollback counts nodes that were added before as surge that is up, except instances that have yet to come. Those are
-// launched from the revision that is wanted again, and count when they exist. Readings that may be too old to show them
+// A rollback counts the nodes that the upgrade added as surge that is up. Instances that do not exist yet are launched
+// from the revision that is wanted again, and count when they exist. Readings that may be too old to show such instances
 // are ignored.
 func TestRollbackCarriesOverAddedNodes(t *testing.T) {
 	cases := map[string]struct {

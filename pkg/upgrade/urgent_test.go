@@ -75,6 +75,6 @@ func TestBudgetsWithSlackAreNotCritical(t *testing.T) {
 	s.next()
 	cart, web := types.NamespacedName{Namespace: "shop", Name: "cart"}, types.NamespacedName{Namespace: "shop", Name: "web"}
 	if !s.Notes.Critical[cart] || s.Notes.Critical[web] {
-		t.Errorf("pressing are %v", s.Notes.Critical)
+		t.Errorf("critical budgets: %v", s.Notes.Critical)
 	}
 }

@@ -48,7 +48,7 @@ type World struct {
 	Asked record.Asked
 	// EvictionsAtOnce is how many evictions may be in flight at once, 0 for any number.
 	EvictionsAtOnce int
-	// Drawn is the seed of a random order in which nodes are started. 0 selects the order that loses the least time.
+	// OrderSeed is the seed of a random order in which nodes are started. 0 selects the order that loses the least time.
 	// Only forecasts of a cloud's own upgrade set it.
 	OrderSeed uint64
 	// Stay is true if the process waits for the end of a long soak instead of exiting.

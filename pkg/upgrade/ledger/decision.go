@@ -62,7 +62,7 @@ type Limits struct {
 type Decision struct {
 	Actions []nodegroup.Action
 	// Poll requests frequent readings of the group, because one of our requests is under way there. Waiting is what the
-	// upgrade waits for; "" keeps the earlier text.
+	// upgrade waits for; "" keeps the text that is set already.
 	Poll    bool
 	Waiting string
 	// Wake is the next known time that matters; zero for none.
@@ -81,7 +81,8 @@ type Keeper struct {
 // Keeper returns a keeper of the ledger for the view.
 func (l *Ledger) Keeper(v View) Keeper { return Keeper{View: v, l: l} }
 
-// pollCloudSoon requests frequent readings of the group. A reason of "" keeps the earlier one.
+// pollCloudSoon requests frequent readings of the group. A reason of "" keeps the reason that is set
+// already.
 func (k *Keeper) pollCloudSoon(reason string) {
 	k.decided.Poll = true
 	if reason != "" {

@@ -74,7 +74,8 @@ func (k Keeper) ResolveOpenLaunches() Decision {
 	return k.finishDecision(k.resolveOpenLaunches())
 }
 
-func (k *Keeper) resolveOpenLaunches() bool {
+// resolveOpenLaunches requests the open launches again, and reports whether the answers to all launches are known.
+func (k *Keeper) resolveOpenLaunches() (done bool) {
 	for _, zone := range k.l.zoneNames() {
 		for _, launch := range k.l.books.Zones[zone].Open {
 			k.pollCloudSoon("")
@@ -149,6 +150,7 @@ func (k *Keeper) recordLaunches(zone string, n int) {
 	})
 }
 
+// actionOf returns the action that requests the launch.
 func (k *Keeper) actionOf(zone string, l Launch) nodegroup.AddCapacity {
 	return nodegroup.AddCapacity{Zone: zone, N: l.N, Desired: l.Desired, Max: max(0, l.Max-l.N), Token: Token(k.Run, zone, l.Serial)}
 }

@@ -98,8 +98,8 @@ type Launch struct {
 	// providers without tokens: one request raises both.
 	Desired int `json:"desired,omitempty"`
 	Max     int `json:"max,omitempty"`
-	// Doubt is true if an answer was lost, by this process or an earlier one. The launch may have happened even if a
-	// later request is refused.
+	// Doubt is true if the answer to the launch request was lost, in this process or in one that ran the upgrade
+	// before it. The launch may have happened even if a repeated request is refused.
 	Doubt bool `json:"doubt,omitempty"`
 }
 

@@ -13,7 +13,7 @@ func (k Keeper) RaiseMaximum() Decision {
 	return k.finishDecision(k.raiseMaximum())
 }
 
-func (k *Keeper) raiseMaximum() bool {
+func (k *Keeper) raiseMaximum() (done bool) {
 	b, g := &k.l.books, k.Group
 	if !g.Can.Bounds || !b.Zonal || k.Limits.KeepMax || ZoneLaunchRefusal(k.Open) != "" {
 		return true

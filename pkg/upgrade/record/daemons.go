@@ -9,8 +9,8 @@ type DaemonRecord struct {
 	Usual Duration `json:"usual,omitzero"`
 }
 
-// ToleratedUnready returns how many of the pods may be unready without being worse than before. That is as many as before, or
-// the same share of more pods. If none was ready before, all may be unready.
+// ToleratedUnready returns how many of the pods may be unready: as many as before the upgrade, or the same share if the
+// DaemonSet has more pods now. If no pod was ready before the upgrade, all may be unready.
 func (r DaemonRecord) ToleratedUnready(pods int) int {
 	if r.Unready == 0 {
 		return 0

@@ -13,12 +13,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
-// CountShrinks counts, by ledger zone, the terminations that will shrink the group and have not landed. If landed is
-// true, it counts those that have landed, too.
-func (r *Record) CountShrinks(landed bool) map[string]int {
+// CountShrinks counts, by ledger zone, the terminations that will shrink the group and have not landed. If
+// includesLanded is true, it also counts the terminations that have landed.
+func (r *Record) CountShrinks(includesLanded bool) map[string]int {
 	var counts map[string]int
 	for _, n := range r.Nodes {
-		if n.State == NodeRemoving && n.Shrink && (landed || !n.Landed) {
+		if n.State == NodeRemoving && n.Shrink && (includesLanded || !n.Landed) {
 			if counts == nil {
 				counts = map[string]int{}
 			}

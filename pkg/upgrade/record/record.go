@@ -41,7 +41,7 @@ type Record struct {
 	Pointed nodegroup.Revision `json:"pointed,omitzero"`
 	// SetTo are the IDs of the revisions that this upgrade asked the cloud to point the group at.
 	SetTo []string `json:"setTo,omitempty"`
-	// Back is true if this is a rollback (GKE G28).
+	// Rollback is true if this is a rollback (GKE G28).
 	Rollback bool `json:"back,omitempty"`
 	// Provider names where the group's nodes come from, like Group.Provider. It is empty in records of older versions.
 	Provider string `json:"provider,omitempty"`
@@ -181,7 +181,8 @@ func (r *Record) WithDeadlinesMoved(by time.Duration) Record {
 }
 
 // CreditIdleTime returns the record with the deadlines of the nodes in drain moved by the time, up to now, in which no
-// holder of the lease was at work: such time does not count. Idle time from before a node's drain began moves nothing.
+// holder of the lease was at work: such time does not count. Idle time before a node's drain began does not move its
+// deadline.
 func CreditIdleTime(r *Record, idle time.Duration, now time.Time) Record {
 	return moveDeadlines(r, func(n NodeRecord) time.Duration { return max(0, min(idle, now.Sub(n.Began))) })
 }

@@ -72,9 +72,10 @@ type Impact struct {
 	Out   bool `json:"out,omitempty"`
 }
 
-// AddTime adds a time during which the workload had fewer ready pods than before, or none.
-func (i *Impact) AddTime(lasted time.Duration, none bool) {
-	if i.Below.Duration += lasted; none {
+// AddTime adds a time during which the workload had fewer ready pods than before the upgrade. hadNone is true if it had
+// no ready pod.
+func (i *Impact) AddTime(lasted time.Duration, hadNone bool) {
+	if i.Below.Duration += lasted; hadNone {
 		i.None.Duration += lasted
 	}
 }
