@@ -59,7 +59,7 @@ func (o *observation) adoptRecord(line *commandLine, m mode, wished record.Reque
 	return r, nil
 }
 
-// adoptFinishedRecord handles the record of a finished upgrade that left nodes fenced which have become current since.
+// adoptFinishedRecord returns how to continue after a finished upgrade that left nodes fenced which are current now.
 // If no node is outdated, it reopens the run to release them. Otherwise the next upgrade releases them.
 func (o *observation) adoptFinishedRecord(rec *record.Record, m mode, wished record.Request) (resolution, error) {
 	fenced := upgrade.ListFencedCurrent(rec, o.members)

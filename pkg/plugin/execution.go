@@ -234,13 +234,14 @@ func (e *execution) reloadUnderLease(ctx context.Context) error {
 	return nil
 }
 
-// reloadGroup reads the record, or the cluster and the group as well if all is true, and adopts the recorded upgrade.
-func (e *execution) reloadGroup(ctx context.Context, all bool) error {
+// reloadGroup reads the record, and adopts the recorded upgrade. If readsCluster is true, it also reads the cluster and the
+// group.
+func (e *execution) reloadGroup(ctx context.Context, readsCluster bool) error {
 	agreed := ""
 	if e.g.rebuilt {
 		agreed = e.g.record.Run
 	}
-	if err := e.readGroupAgain(ctx, all); err != nil {
+	if err := e.readGroupAgain(ctx, readsCluster); err != nil {
 		return err
 	}
 	if e.g.rebuilt && e.g.record.Run != agreed && !e.s.line.consent.rebuild {
@@ -249,10 +250,10 @@ func (e *execution) reloadGroup(ctx context.Context, all bool) error {
 	return nil
 }
 
-// readGroupAgain reads the record again and resolves the upgrade from it. If all is true, it reads the cluster and the
-// group again and replaces e.g.
-func (e *execution) readGroupAgain(ctx context.Context, all bool) (err error) {
-	if !all {
+// readGroupAgain reads the record again and resolves the upgrade from it. If readsCluster is true, it reads the cluster and
+// the group again and replaces e.g.
+func (e *execution) readGroupAgain(ctx context.Context, readsCluster bool) (err error) {
+	if !readsCluster {
 		if e.g.stored, err = e.g.store.LoadRecord(ctx); err != nil {
 			return err
 		}

@@ -107,7 +107,7 @@ func (f *followedUpgrade) currentState(record record.Record, version string) rec
 }
 
 // waitForChange waits until there is something new to read or to show. It returns false when the context has ended.
-func (f *followedUpgrade) waitForChange(ctx context.Context, cloudTick <-chan time.Time) bool {
+func (f *followedUpgrade) waitForChange(ctx context.Context, cloudTick <-chan time.Time) (continues bool) {
 	pause := time.NewTimer(changePause)
 	defer pause.Stop()
 	select {

@@ -78,7 +78,7 @@ func (p *planning) awaitsUserNodes(req *record.Request) bool {
 }
 
 // sizeAfter returns the group's desired size after the upgrade. If the forecast stops early, the user continues with
-// the same command, and the size after that is the size from before the upgrade.
+// the same command. After that command, the group has the size that it had before the upgrade.
 func (p *planning) sizeAfter(forecast *simulate.Forecast) int {
 	if result := forecast.Fast.Result; result == record.Succeeded || result == record.LeftBehind {
 		return forecast.SizeAfter

@@ -33,7 +33,7 @@ func (s *Stderr) Write(text []byte) (int, error) {
 }
 
 // passToDisplay passes the text to the open display. It returns false if none is open.
-func (s *Stderr) passToDisplay(text string) bool {
+func (s *Stderr) passToDisplay(text string) (passed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.show != nil {

@@ -112,7 +112,7 @@ func (f *followedGroups) readCluster(ctx context.Context, observes bool) error {
 }
 
 // waitForChange waits until there is something new to read or to show. It returns false when the context has ended.
-func (f *followedGroups) waitForChange(ctx context.Context, cloudTick <-chan time.Time) bool {
+func (f *followedGroups) waitForChange(ctx context.Context, cloudTick <-chan time.Time) (continues bool) {
 	var changed, nodesChanged <-chan struct{}
 	if f.watcher != nil {
 		changed, nodesChanged = f.watcher.Changed(), f.watcher.NodesChanged()

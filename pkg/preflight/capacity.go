@@ -43,7 +43,7 @@ func capacityRules() []Rule {
 }
 
 // findLackOfRoom implements rule CAP001. It checks only the first drains: each later drain can use
-// the node that was launched for an earlier one.
+// the node that was launched to replace a node drained before.
 func findLackOfRoom(s *Scene) []Finding {
 	r := &s.World.Request
 	if traits := r.Strategy.Traits(); traits.Expires || traits.ByAutoscaler {

@@ -113,7 +113,7 @@ type waitCauseTotals struct {
 	nodes  map[string]bool
 }
 
-// Observe adds a moment of the upgrade. The first call also adds the earlier states from the record.
+// Observe adds a moment of the upgrade. The first call also adds what the record shows of the time before it.
 func (h *History) Observe(now Moment, rec *record.Record) {
 	now = now.WithWaitsReportedBy(h.last)
 	if h.First.IsZero() {

@@ -293,16 +293,16 @@ func DescribeHeartbeat(now Moment) string {
 	return text
 }
 
-// WithWaitsReportedBy returns the moment with all waits that were reported until the moment before it.
-func (m Moment) WithWaitsReportedBy(before Moment) Moment {
+// WithWaitsReportedBy returns the moment with the waits that were reported until the earlier moment.
+func (m Moment) WithWaitsReportedBy(earlier Moment) Moment {
 	if m.Status.Manager == "" {
 		return m
 	}
-	m.reportedWaits = maps.Clone(before.reportedWaits)
+	m.reportedWaits = maps.Clone(earlier.reportedWaits)
 	if m.reportedWaits == nil {
 		m.reportedWaits = map[string]bool{}
 	}
-	for _, w := range CollectWaits(before.Blocked, before.At) {
+	for _, w := range CollectWaits(earlier.Blocked, earlier.At) {
 		if w.Lasting && w.Until.IsZero() {
 			m.reportedWaits[w.key] = true
 		}

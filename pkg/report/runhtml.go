@@ -212,7 +212,8 @@ func (r *RunReport) waysTitle() string {
 	return "Other ways"
 }
 
-// wayRows returns the rows of the ways with a forecast. The upgrade itself is the first row if it has ended.
+// wayRows returns a table row for each way to upgrade that has a forecast. If the upgrade has ended, a row with its own
+// values comes first.
 func (r *RunReport) wayRows() [][]string {
 	if r.Comparison == nil {
 		return nil

@@ -380,7 +380,8 @@ func (s *run) sendRecord(ctx context.Context, record record.Record) error {
 	return s.Store.Save(ctx, record)
 }
 
-// checkLease returns an error if another process may write now or soon. A request must end before that.
+// checkLease returns an error if another process may write now or soon. A request must end before
+// another process may write.
 func (s *run) checkLease() error {
 	switch {
 	case s.isLeaseLost():

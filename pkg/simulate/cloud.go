@@ -24,7 +24,7 @@ type cloud struct {
 	group   *simGroup
 	nodes   *nodeLifecycle
 	actions *actionLog
-	// model is the template of new nodes. tokens are those of the launches so far.
+	// model is the template of new nodes. tokens are the tokens of all launches so far.
 	model  model
 	tokens map[string]bool
 	// cloudSurge is how many nodes a cloud that upgrades the group itself adds beyond the requested nodes.

@@ -168,13 +168,13 @@ func Predict(ctx context.Context, spec Spec, req record.Request) (Forecast, erro
 func AssumeReplacements(spec Spec, req record.Request) (Spec, record.Request) {
 	spec.Refilled = req.WaitReplacement && len(req.Current) > 0 && spec.hasNoCurrentNodes()
 	if spec.Record.Run != "" { // a running upgrade keeps its own settings
-		spec.Record.Request = forecastRequest(spec.Record.Request, spec.Refilled)
+		spec.Record.Request = requestOfForecast(spec.Record.Request, spec.Refilled)
 	}
-	return spec, forecastRequest(req, spec.Refilled)
+	return spec, requestOfForecast(req, spec.Refilled)
 }
 
-// forecastRequest returns the request for a forecast. If users add no nodes, the upgrade waits for no replacement.
-func forecastRequest(req record.Request, refilled bool) record.Request {
+// requestOfForecast returns the request for a forecast. If users add no nodes, the upgrade waits for no replacement.
+func requestOfForecast(req record.Request, refilled bool) record.Request {
 	req.WaitReplacement = req.WaitReplacement && refilled
 	req.Run = cmp.Or(req.Run, "forecast") // a run gets its name when it begins
 	return req
@@ -195,7 +195,8 @@ type predictedRun struct {
 	err      error
 }
 
-// listRunsToPredict returns a run in the order that loses the least time, and a run for each drawn order.
+// listRunsToPredict returns the runs that predictOnce must simulate: one in the order that loses the least time, and one
+// for each drawn order.
 func listRunsToPredict(spec Spec) []predictedRun {
 	runs := make([]predictedRun, spec.Draws+1)
 	for i := range runs {

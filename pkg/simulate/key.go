@@ -15,7 +15,7 @@ import (
 
 // schedulingKey is what the scheduler needs to know of a pod. Pods with the same requirements share one.
 type schedulingKey struct {
-	// sample is a pod of the key. kind and owner are those of its controller.
+	// sample is a pod of the key. kind and owner are its controller's kind and UID.
 	sample *corev1.Pod
 	kind   string
 	owner  types.UID
@@ -29,9 +29,10 @@ type schedulingKey struct {
 	// placed, or when its anti-affinity keeps others away.
 	read    bool
 	filters *filterCache
-	near    []affinityTerm
-	apart   []affinityTerm
-	// repels are the key's own anti-affinity terms, from apart.
+	// near are the key's affinity terms. apart are its anti-affinity terms.
+	near  []affinityTerm
+	apart []affinityTerm
+	// repels are the indexes of the terms in apart.
 	repels []*antiAffinityIndex
 	spread []spreadConstraint
 }

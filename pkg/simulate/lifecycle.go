@@ -44,7 +44,8 @@ func (l *podLifecycle) addPods(pods []*corev1.Pod) []*simPod {
 	return slices.DeleteFunc(added, func(u *simPod) bool { return !l.addPod(u) })
 }
 
-func (l *podLifecycle) addPod(u *simPod) bool {
+// addPod adds a pod that has a simulated node or waits for one. It reports whether the pod was added.
+func (l *podLifecycle) addPod(u *simPod) (added bool) {
 	pod := u.pod
 	n, known := l.index.nodes.byName[pod.Spec.NodeName]
 	switch {
@@ -81,8 +82,8 @@ func (l *podLifecycle) resumeLifecycle(u *simPod) {
 	}
 }
 
-// startOf returns when the pod started or, before that, when it was bound to its node. started is false if neither is
-// known.
+// startOf returns when the pod started. If the pod has not started, startOf returns when it was bound to its node.
+// started is false if neither time is known.
 func startOf(pod *corev1.Pod) (since time.Time, started bool) {
 	if pod.Status.StartTime != nil {
 		return pod.Status.StartTime.Time, true
@@ -297,7 +298,7 @@ func (l *podLifecycle) replacePod(u *simPod) {
 }
 
 // createReplacement creates a pod and reports whether that succeeded. The API server may refuse it.
-func (l *podLifecycle) createReplacement(u *simPod) bool {
+func (l *podLifecycle) createReplacement(u *simPod) (created bool) {
 	if l.findRefusal != nil {
 		if why := l.findRefusal(u.pod, u.succeeds != ""); why != "" {
 			l.refused[drain.WorkloadOf(u.pod)] = why

@@ -40,7 +40,7 @@ func (c *Cluster) countCloudSurge(req record.Request) int {
 // removeSurplusNode simulates how the group's own cloud removes one of the nodes that it added. The node is cordoned and
 // drained for up to the drain timeout. Then it is terminated with the pods that are left on it (EKS E60, E62).
 // removeSurplusNode returns false when the group has its original size again.
-func (c *Cluster) removeSurplusNode(req record.Request, size int) bool {
+func (c *Cluster) removeSurplusNode(req record.Request, size int) (removed bool) {
 	if !c.cloudAddsFirst() || c.group.Desired <= size {
 		return false
 	}
@@ -102,7 +102,7 @@ func (c *Cluster) drainSurplusNode(n *simNode, req record.Request) {
 }
 
 // evictPodsOfNode tries to evict the node's pods, and reports whether any pod that must leave was there.
-func (c *Cluster) evictPodsOfNode(n *simNode, policy drain.Policy) bool {
+func (c *Cluster) evictPodsOfNode(n *simNode, policy drain.Policy) (anyLeft bool) {
 	left := false
 	for _, pod := range n.pods {
 		switch drain.Judge(pod, policy, false).Fate {

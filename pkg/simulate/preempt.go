@@ -13,7 +13,8 @@ import (
 type preemption struct {
 	node    *simNode
 	victims []*simPod
-	// violations counts the victims whose budget is closed. highest and sum are those of the victims' priorities.
+	// violations counts the victims whose budget is closed. highest is the highest of the victims' priorities,
+	// and sum is their sum.
 	violations int
 	highest    int32
 	sum        int64

@@ -20,7 +20,7 @@ type recorder struct {
 	// last is the time of the last step, size the group's size then. before is the original size.
 	last         time.Time
 	size, before int
-	// nodes are all nodes that were started. open are those that have not ended.
+	// nodes are all nodes that were started. open are the started nodes that have not ended.
 	nodes   map[string]*nodeRecord
 	open    map[string]*nodeRecord
 	waiting string
@@ -118,7 +118,7 @@ func (r *recorder) addElapsedTime(now time.Time) {
 	}
 }
 
-// recordGroupSize must be called when the size of the group has changed after the last step.
+// recordGroupSize records a change of the group's size after the last step.
 func (r *recorder) recordGroupSize(now time.Time, size int) {
 	r.addElapsedTime(now)
 	r.size = size
@@ -144,8 +144,8 @@ func (r *recorder) recordStarts(now time.Time, nodes map[string]record.NodeRecor
 	clear(r.idle)
 }
 
-// recordNodeEnd records the end of a started node, and reports whether it has ended.
-func (n *nodeRecord) recordNodeEnd(passed time.Duration, rec record.NodeRecord, known bool) bool {
+// recordNodeEnd records the end of a started node, and reports whether the node has ended.
+func (n *nodeRecord) recordNodeEnd(passed time.Duration, rec record.NodeRecord, known bool) (ended bool) {
 	switch {
 	case rec.State == record.NodeQuarantined:
 		n.Stuck, n.Blocker = rec.Reason, n.blocker()

@@ -94,7 +94,8 @@ func (s *scheduler) assignNode(u *simPod) *simNode {
 }
 
 // pickNodeForPod returns the node with the lowest share of allocated resources that takes the key. Among equals, it
-// returns the first by name. If only freed nodes can have room, it tries only these.
+// returns the first by name. If anywhere is false, only the freed nodes
+// can have room, so it tries only the freed nodes.
 func (s *scheduler) pickNodeForPod(k *schedulingKey, anywhere bool, freed []*simNode) *simNode {
 	if anywhere || k.dependsOnPods() || k.needs.DependsOnOthers() {
 		s.index.readSchedulingKey(k)

@@ -205,7 +205,7 @@ func (c *cloud) zoneLackingMost(want map[string]int) string {
 }
 
 // recordKnownLaunches records the tokens of launches without a known answer whose machines the group already shows.
-// landed is the number of these machines. Zones with the largest surplus are considered first.
+// landed is the number of machines that the launches brought. Zones with the largest surplus are considered first.
 func (c *cloud) recordKnownLaunches(spec *Spec, want map[string]int, landed int) {
 	books, size := spec.Record.Ledger.Books(), c.group.zoneSizes()
 	zones := slices.SortedFunc(maps.Keys(books.Zones), func(a, b string) int {

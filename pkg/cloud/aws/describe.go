@@ -195,7 +195,8 @@ func (f *groupFacts) judgeInstance(i at.Instance) (own nodegroup.Revision, outda
 	return source.describeRevision(f.images), outdated, why
 }
 
-// launchAndImageOf returns how the instance was launched. It includes the image if the group, the template or EC2 reports it.
+// launchAndImageOf returns how the instance was launched. It adds the image that the template or EC2 reports if the group
+// reports none.
 func (f *groupFacts) launchAndImageOf(i at.Instance) launch {
 	l := launchOf(i)
 	l.image = cmp.Or(l.image, f.plainImages[versionKey{l.template, l.version}], f.instanceImages[sdk.ToString(i.InstanceId)])
