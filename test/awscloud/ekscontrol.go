@@ -26,12 +26,12 @@ func (c *Cloud) FailUpdate(cluster, name string, f UpdateFailure) error {
 	})
 }
 
-// HideUpdate removes the newest update of a node group from EKS's answers or, with hidden false, shows it again. The update
-// itself continues.
-func (c *Cloud) HideUpdate(cluster, name string, lost bool) error {
+// HideUpdate removes the newest update of a node group from EKS's answers or, if hidden is false, shows it again. The
+// update itself continues.
+func (c *Cloud) HideUpdate(cluster, name string, hidden bool) error {
 	return c.changeNodegroup(cluster, name, func(n *nodegroup, _ time.Time) {
 		if u := n.newestUpdate(); u != nil {
-			u.hidden = lost
+			u.hidden = hidden
 		}
 	})
 }

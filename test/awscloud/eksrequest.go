@@ -143,8 +143,8 @@ func (in configRequest) applyTo(present *ekstypes.NodegroupUpdateConfig) (*eksty
 	return &out, params, nil
 }
 
-// findRepeatedUpdate returns the earlier update if the request repeats its token. If another update is in progress, it returns
-// an error or, with JoinRunning, the running update. It returns nil if the request may start an update.
+// findRepeatedUpdate returns the update that an earlier request with the same token started. If another update is in progress, it
+// returns an error or, with JoinRunning, the running update. It returns nil if the request may start an update.
 func (r *region) findRepeatedUpdate(n *nodegroup, token string, asked any) (*ekstypes.Update, error) {
 	for _, u := range n.updates {
 		if u.token != token || token == "" {

@@ -171,7 +171,7 @@ func (u *updater) scaleUp(ctx context.Context) error {
 	if !u.raiseSize() {
 		return nil
 	}
-	if err := u.awaitNodes(ctx, u.newNodesAreReady); err != nil {
+	if err := u.awaitNodes(ctx, u.areNewNodesReady); err != nil {
 		return err
 	}
 	for _, i := range u.outdated() {
@@ -219,9 +219,9 @@ func (u *updater) maxUnavailable() int {
 	return max(1, min(100, size*int(*c.MaxUnavailablePercentage)/100))
 }
 
-// newNodesAreReady reports whether every zone with an old node has a new node (EKS E25), and all new nodes are Ready and
+// areNewNodesReady reports whether every zone with an old node has a new node (EKS E25), and all new nodes are Ready and
 // labelled (EKS E26, E27). notReady lists the new instances that are not Ready and labelled.
-func (u *updater) newNodesAreReady(ctx context.Context) (ready bool, notReady []string) {
+func (u *updater) areNewNodesReady(ctx context.Context) (ready bool, notReady []string) {
 	u.region.mu.Lock()
 	members, old := u.region.liveMembers(u.group.group), u.outdatedLocked()
 	u.region.mu.Unlock()

@@ -48,7 +48,8 @@ func (r *region) launchInstances(ctx context.Context, in *as.LaunchInstancesInpu
 	return out, err
 }
 
-// beginLaunch checks a call and records its token. If the call is a repetition, beginLaunch returns the earlier output.
+// beginLaunch checks a call and records its token. If the call repeats the token of an earlier call, it
+// returns the output of that call.
 func (r *region) beginLaunch(in *as.LaunchInstancesInput) (*as.LaunchInstancesOutput, error) {
 	if err := checkToken(in.ClientToken); err != nil {
 		return nil, err

@@ -54,8 +54,8 @@ func parseMachineTime(stat string) (busy, all float64) {
 	return busy, all
 }
 
-// since returns the CPU time of each program since the earlier load, and the machine's load from 0 to 1. It omits programs that one of
-// the two loads does not contain. busy is negative if it is unknown.
+// since returns the CPU time of each program since before was measured, and the machine's load from 0 to 1. It omits programs that
+// one of the two loads does not contain. busy is negative if it is unknown.
 func (l load) since(before load) (cpus map[string]time.Duration, busy float64) {
 	cpus = map[string]time.Duration{}
 	for name, used := range l.cpus {

@@ -64,7 +64,8 @@ func (r *Recording) Run(line string, cmd *exec.Cmd) (int, error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// watch shows what is read until the reader returns an error. A terminal returns one as soon as no process has it open.
+// watch feeds the terminal from the reader until the reader returns an error. A terminal device returns one as soon as no
+// process has it open.
 func (r *Recording) watch(reader io.Reader) {
 	buffer := make([]byte, 32<<10)
 	for {

@@ -20,7 +20,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runAsParent starts a process, prints its PID and waits for it. The test kills the parent before that process exits.
+// runAsParent starts a process, prints its PID and waits for it. The test kills this parent before the started process
+// exits.
 func runAsParent(dir string) (exitCode int) {
 	p, err := startProcess(dir, "/bin/sleep", []string{"1000"})
 	if err != nil {

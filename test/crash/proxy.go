@@ -70,7 +70,7 @@ func openProxy(ctx context.Context, s *fixture.Fixture, at point, inject func())
 }
 
 // numberWrite numbers a write and reports whether it is the point's.
-func (p *proxy) numberWrite(write string) bool {
+func (p *proxy) numberWrite(write string) (isPoint bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.writes = append(p.writes, write)

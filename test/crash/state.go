@@ -72,7 +72,8 @@ func (t *testCase) takeSnapshot(ctx context.Context) (snapshot, error) {
 	return p, nil
 }
 
-// expectedState returns the state that an upgrade must leave behind: all nodes are current, and everything else is as before.
+// expectedState returns the state that an upgrade must leave behind: all nodes are current, and everything else is as it was before
+// the upgrade.
 func (p *snapshot) expectedState() state {
 	return state{
 		"budgets below their need": "",

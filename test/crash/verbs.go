@@ -78,7 +78,8 @@ func (t *testCase) expectedAfterAbort(found state) state {
 	return expected
 }
 
-// removedInstances returns the group's instances from before the upgrade that no longer exist. now contains its current instances.
+// removedInstances returns the instances that the group had before the upgrade and that no longer exist. now contains its current
+// instances.
 func (t *testCase) removedInstances(now map[string]bool) map[string]bool {
 	gone := maps.Clone(t.before.instances)
 	maps.DeleteFunc(gone, func(id string, _ bool) bool { return now[id] })

@@ -135,7 +135,7 @@ func (l *loginServer) issueToken() (token string, until time.Time, ok bool) {
 }
 
 // authorize reports whether the token is still valid. It counts the refused requests.
-func (l *loginServer) authorize(token string) bool {
+func (l *loginServer) authorize(token string) (authorized bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ok := time.Now().Before(l.validUntil[token])

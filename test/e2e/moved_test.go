@@ -16,7 +16,7 @@ const betweenImage = "ami-0b0b0b0b0b0b0b0b0"
 var replacedCount = regexp.MustCompile(`\((\d+) of (\d+) replaced\)`)
 
 // testTargetMoves changes the template's default version while nodes are replaced. The upgrade must stop. With --replan it
-// continues to the newer target, and its total includes the nodes that were launched for the earlier target.
+// continues to the newer target, and its total includes the nodes that were launched for the first target.
 func testTargetMoves(t *testing.T, shared *fixture.Fixture) {
 	const nodes = 5
 	var template string

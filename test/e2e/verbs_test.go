@@ -322,19 +322,19 @@ func testVerbsWithoutCloud(t *testing.T, shared *fixture.Fixture) {
 	s.checkUserMarks("relabelled-old-0")
 }
 
-// checkNothingLeft checks that no node has marks of the upgrade and that the same processes are suspended as before. If the upgrade was
-// rolled back, all nodes must have the old revision, and the group must have its former size.
-func (s *testCase) checkNothingLeft(back bool) {
+// checkNothingLeft checks that no node has marks of the upgrade and that the same processes are suspended as before the upgrade. If
+// isRolledBack is true, all nodes must have the old revision, and the group must have its former size.
+func (s *testCase) checkNothingLeft(isRolledBack bool) {
 	s.t.Helper()
 	s.settle()
 	after := s.takeSnapshot()
 	for _, node := range s.nodes() {
 		s.checkNoMarks(&node)
-		if back && s.isCurrent(&node, after.group) {
+		if isRolledBack && s.isCurrent(&node, after.group) {
 			s.t.Errorf("node %s still has the newer revision", node.Name)
 		}
 	}
-	if back {
+	if isRolledBack {
 		s.checkSizeRestored(after)
 	}
 	if !slices.Equal(after.group.Suspended, s.before.group.Suspended) {

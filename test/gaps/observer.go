@@ -20,7 +20,7 @@ import (
 type service struct {
 	// ready counts the ready endpoints of each slice.
 	ready map[string]int
-	// hasServed is true after the Service has had a ready endpoint. The time before that is not a gap.
+	// hasServed is true after the Service has had a ready endpoint. The time before its first ready endpoint is not a gap.
 	hasServed bool
 	// since is when the Service lost its last ready endpoint; zero while it has one.
 	since time.Time

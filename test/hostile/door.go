@@ -24,6 +24,7 @@ func (d *door) Accept() (net.Conn, error) {
 	}
 }
 
+// isOpen reports whether the door accepts connections now.
 func (d *door) isOpen() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -39,7 +39,7 @@ func TestSimulatorRefusesAsKubeScheduler(t *testing.T) {
 			}
 		}
 		met["(takes it)"] += len(c.nodes) - len(want)
-		if got := ourRefusals(c); !sameRefusals(got, want) {
+		if got := ourRefusals(c); !hasSameRefusals(got, want) {
 			if wrong++; wrong <= 3 {
 				t.Errorf("seed %d: the simulator says\n%v\nkube-scheduler says\n%v\n%s", seed, got, want, show(c))
 			}
@@ -77,8 +77,8 @@ func copies[P interface{ DeepCopy() P }](all []P) []P {
 	return copied
 }
 
-// sameRefusals compares the reasons in any order: kube-scheduler gives those of scalar resources in no fixed order.
-func sameRefusals(got, want map[string][]string) bool {
+// hasSameRefusals compares the reasons in any order: kube-scheduler gives those of scalar resources in no fixed order.
+func hasSameRefusals(got, want map[string][]string) bool {
 	return maps.EqualFunc(got, want, func(a, b []string) bool {
 		return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 	})

@@ -68,7 +68,7 @@ func (u *user) actorActions() map[ActorKind]func(pick int) bool {
 	}
 }
 
-func (u *user) killProcess(int) bool {
+func (u *user) killProcess(int) (acted bool) {
 	if u.process.dead {
 		return false
 	}
@@ -76,7 +76,7 @@ func (u *user) killProcess(int) bool {
 	return true
 }
 
-func (u *user) killProcessMidStep(pick int) bool {
+func (u *user) killProcessMidStep(pick int) (acted bool) {
 	if u.process.dead {
 		return false
 	}
@@ -84,7 +84,7 @@ func (u *user) killProcessMidStep(pick int) bool {
 	return true
 }
 
-func (u *user) sleepProcess(pick int) bool {
+func (u *user) sleepProcess(pick int) (acted bool) {
 	u.process.asleepUntil = u.c.now.Add(time.Duration(1+pick%90) * time.Minute)
 	return !u.process.dead
 }
@@ -101,7 +101,7 @@ const (
 
 // startSecondRun runs the same command on another machine with the same settings. The second run is refused while the first process
 // renews its lease. After the lease has expired, the first process ends. Only its requests in flight still have an effect.
-func (u *user) startSecondRun(int) bool {
+func (u *user) startSecondRun(int) (acted bool) {
 	first := u.process
 	if first.dead {
 		return false
@@ -121,7 +121,7 @@ func (u *user) startSecondRun(int) bool {
 
 // terminateInstance terminates an instance, as a spot interruption or an admin does. The cloud replaces the instance, its kubelet
 // stops reporting, and its pods end.
-func (u *user) terminateInstance(pick int) bool {
+func (u *user) terminateInstance(pick int) (acted bool) {
 	living := slices.DeleteFunc(u.c.cloud.liveInstances(), u.hasUnansweredTermination)
 	if len(living) == 0 {
 		return false
@@ -143,7 +143,7 @@ func (u *user) hasUnansweredTermination(i *instance) bool {
 	return false
 }
 
-func (u *user) growGroup(int) bool {
+func (u *user) growGroup(int) (acted bool) {
 	k := &u.c.cloud
 	if !u.c.plan.hasSize() || k.desired >= k.max {
 		return false
@@ -156,7 +156,7 @@ func (u *user) growGroup(int) bool {
 
 // removeIdleNode simulates cluster-autoscaler, which removes a node without pods. It removes only new nodes. If the upgrade keeps its
 // target, it removes any node without the scale-down-disabled annotation.
-func (u *user) removeIdleNode(pick int) bool {
+func (u *user) removeIdleNode(pick int) (acted bool) {
 	k := &u.c.cloud
 	if p := u.stored.record.Phase; (p != record.PhaseUpgrade && p != record.PhaseScaleUp && p != record.PhaseSoak && p != record.PhaseDrainBlue && p != record.PhaseWait) || k.desired <= k.min {
 		return false
@@ -203,7 +203,7 @@ func (u *user) changePickedNode(pick int, fit func(*corev1.Node) bool, by func(*
 	return name != ""
 }
 
-func (u *user) cordonNode(pick int) bool {
+func (u *user) cordonNode(pick int) (acted bool) {
 	cordoned := u.changePickedNode(pick, func(n *corev1.Node) bool {
 		// On a fenced node, the user's cordon cannot be distinguished from the upgrade's own.
 		return !n.Spec.Unschedulable && n.Annotations[nodemark.AnnotationRun] == ""
@@ -214,22 +214,22 @@ func (u *user) cordonNode(pick int) bool {
 	return cordoned
 }
 
-func (u *user) uncordonNode(pick int) bool {
+func (u *user) uncordonNode(pick int) (acted bool) {
 	return u.changePickedNode(pick, func(n *corev1.Node) bool { return n.Spec.Unschedulable }, func(n *corev1.Node) { n.Spec.Unschedulable = false })
 }
 
-func (u *user) taintNode(pick int) bool {
+func (u *user) taintNode(pick int) (acted bool) {
 	return u.changePickedNode(pick, func(*corev1.Node) bool { return true }, func(n *corev1.Node) {
 		n.Spec.Taints = append(slices.Clone(n.Spec.Taints), corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoSchedule})
 	})
 }
 
-func (u *user) labelNode(pick int) bool {
+func (u *user) labelNode(pick int) (acted bool) {
 	return u.changePickedNode(pick, func(*corev1.Node) bool { return true }, func(n *corev1.Node) { n.Labels["owner"] = "sre" })
 }
 
 // stripAnnotations removes annotations of this program from a node, also the annotation about the node's state before the upgrade.
-func (u *user) stripAnnotations(pick int) bool {
+func (u *user) stripAnnotations(pick int) (acted bool) {
 	name := u.pickNode(pick, func(n *corev1.Node) bool { return n.Annotations[nodemark.AnnotationRun] != "" })
 	if name == "" {
 		return false
@@ -244,7 +244,7 @@ func (u *user) stripAnnotations(pick int) bool {
 	return true
 }
 
-func (u *user) deletePod(pick int) bool {
+func (u *user) deletePod(pick int) (acted bool) {
 	pods := u.runningPods()
 	if len(pods) == 0 {
 		return false
@@ -265,7 +265,7 @@ func (u *user) runningPods() []types.UID {
 }
 
 // makePodUnready makes a pod unready for some minutes.
-func (u *user) makePodUnready(pick int) bool {
+func (u *user) makePodUnready(pick int) (acted bool) {
 	pods := u.runningPods()
 	if len(pods) == 0 {
 		return false
@@ -276,7 +276,7 @@ func (u *user) makePodUnready(pick int) bool {
 	return true
 }
 
-func (u *user) raiseGroupMax(pick int) bool {
+func (u *user) raiseGroupMax(pick int) (acted bool) {
 	if !u.c.plan.hasSize() || u.isMaxRaisePending() {
 		return false
 	}
@@ -296,7 +296,7 @@ func (u *user) isMaxRaisePending() bool {
 	return false
 }
 
-func (u *user) resumeSuspended(int) bool {
+func (u *user) resumeSuspended(int) (acted bool) {
 	if len(u.c.cloud.suspended) == 0 {
 		return false
 	}
@@ -305,7 +305,7 @@ func (u *user) resumeSuspended(int) bool {
 }
 
 // protectInstance protects an outdated instance against removal for some minutes.
-func (u *user) protectInstance(pick int) bool {
+func (u *user) protectInstance(pick int) (acted bool) {
 	outdated := slices.DeleteFunc(u.c.cloud.liveInstances(), func(i *instance) bool { return i.revision == u.c.cloud.wanted || i.protected })
 	if len(outdated) == 0 {
 		return false
@@ -317,7 +317,7 @@ func (u *user) protectInstance(pick int) bool {
 	return true
 }
 
-func (u *user) silenceNode(pick int) bool {
+func (u *user) silenceNode(pick int) (acted bool) {
 	name := u.pickNode(pick, isNodeReady)
 	if name == "" {
 		return false
@@ -341,8 +341,8 @@ func (u *user) silenceNode(pick int) bool {
 	return true
 }
 
-// changeBudget edits a budget; the disruption controller sees it a while later.
-func (u *user) changeBudget(pick int) bool {
+// changeBudget edits a budget; the disruption controller sees the change a while later.
+func (u *user) changeBudget(pick int) (acted bool) {
 	names := sortedKeys(u.c.budgets)
 	if len(names) == 0 {
 		return false
@@ -358,7 +358,7 @@ func (u *user) changeBudget(pick int) bool {
 }
 
 // changeTemplate gives the group's template a newer revision. A manual group has no template.
-func (u *user) changeTemplate(int) bool {
+func (u *user) changeTemplate(int) (acted bool) {
 	if !u.c.plan.listsMachines() {
 		return false
 	}
@@ -381,7 +381,7 @@ func addSecondTargetMove(p *Plan) {
 }
 
 // deleteNamespace deletes the namespace of all pods, which takes a while.
-func (u *user) deleteNamespace(int) bool {
+func (u *user) deleteNamespace(int) (acted bool) {
 	u.c.namespaceEnding = true
 	for _, uid := range sortedKeys(u.c.pods) {
 		u.c.after(u.c.drawUpTo(10*time.Minute), func() { u.c.deletePod(uid) })

@@ -16,7 +16,7 @@ import (
 )
 
 // drawFault draws whether a fault of the kind happens now, and counts it.
-func (c *cluster) drawFault(kind FaultKind) bool {
+func (c *cluster) drawFault(kind FaultKind) (happens bool) {
 	if c.calm {
 		return false
 	}
@@ -105,7 +105,7 @@ func (c *cluster) drawClusterFaults(f *requestCourse, action nodegroup.Action) {
 }
 
 // drawRestartFaults draws the faults of requests to restart a Deployment. It returns false if none happens.
-func (c *cluster) drawRestartFaults(f *requestCourse) bool {
+func (c *cluster) drawRestartFaults(f *requestCourse) (happens bool) {
 	deployments := appsv1.Resource("deployments")
 	refuse := func(err error) { f.hasEffect, f.refusal = false, err }
 	switch {
@@ -122,7 +122,7 @@ func (c *cluster) drawRestartFaults(f *requestCourse) bool {
 }
 
 // drawProcessCrash draws whether the process crashes while it sends the request. The request may still have its effect.
-func (c *cluster) drawProcessCrash(action nodegroup.Action) bool {
+func (c *cluster) drawProcessCrash(action nodegroup.Action) (happens bool) {
 	switch action.(type) {
 	case schedule.Restart:
 		return c.drawFault(RestartKills)

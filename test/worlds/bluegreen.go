@@ -149,7 +149,7 @@ func (u *user) scheduleRunAfterSoak(record record.Record) {
 
 // requestSoakEnd requests an early end of the soak. The running process ends the soak. If no process is running, the command runs
 // again and ends it.
-func (u *user) requestSoakEnd(int) bool {
+func (u *user) requestSoakEnd(int) (acted bool) {
 	rec := &u.stored.record
 	if u.undoVerb != "" || !rec.IsResumable() || upgrade.Allows(rec, record.VerbComplete) != nil {
 		return false

@@ -19,7 +19,7 @@ func (c *clock) after(d time.Duration, do func()) {
 }
 
 // runNextEvent runs the next event and reports whether there was one.
-func (c *clock) runNextEvent() bool {
+func (c *clock) runNextEvent() (ran bool) {
 	if len(c.queue) == 0 {
 		return false
 	}

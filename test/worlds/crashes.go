@@ -140,7 +140,7 @@ func scheduledCondition(at time.Time) corev1.PodCondition {
 }
 
 // fixWorkload simulates the owner of an ailing workload, who fixes it.
-func (u *user) fixWorkload(pick int) bool {
+func (u *user) fixWorkload(pick int) (acted bool) {
 	var ailing []*controller
 	for _, name := range sortedKeys(u.c.controllers) {
 		if m := u.c.controllers[name]; m.crashes || m.slow > 0 || m.refused || m.homeless || m.stranded || m.rejected > 0 || m.flaps > 0 {

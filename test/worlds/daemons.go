@@ -139,7 +139,7 @@ const creationLimit = 20 * time.Second
 
 // trackUncreated records since when current nodes have had no pod of the DaemonSet although its pods are refused. It reports whether a
 // node has had none for creationLimit, so that the process must know the refusal.
-func (r *rules) trackUncreated(w *upgrade.World, app *Workload) bool {
+func (r *rules) trackUncreated(w *upgrade.World, app *Workload) (isLate bool) {
 	late, maker := false, r.c.controllers[app.Name]
 	isRefused := app.Kind == DaemonSet && maker.refused && !maker.away && !r.c.namespaceEnding
 	for i := range w.Members {

@@ -115,7 +115,7 @@ func (p *Plan) pastOperations() []*operation {
 
 // beginOperation simulates a user who starts an operation: an upgrade to the wanted revision, an upgrade to another revision,
 // or a change of the configuration.
-func (u *user) beginOperation(chosen int) bool {
+func (u *user) beginOperation(chosen int) (acted bool) {
 	if !u.c.plan.isDelegated() || u.c.runningOperation() != nil {
 		return false
 	}

@@ -220,9 +220,9 @@ func (r *rules) checkEvictionFailure(rec record.Record) {
 	}
 }
 
-// checkWorkloadsWhole checks I14 in undisturbed worlds. After a success, each workload has as many ready pods as before. If the upgrade
-// stops because of a workload that had several ready pods, the workload has at least one, unless its owner scaled it to zero and no
-// pod was created since.
+// checkWorkloadsWhole checks I14 in undisturbed worlds. After a success, each workload has as many ready pods as before the upgrade.
+// If the upgrade stops because of a workload that had several ready pods, the workload has at least one, unless its owner scaled it
+// to zero and no pod was created since.
 func (r *rules) checkWorkloadsWhole(rec record.Record) {
 	if !r.undisturbed || rec.Run == "" || rec.Request.NoImplicitBudgets || rec.Request.OnTimeout == record.Force {
 		return

@@ -108,8 +108,8 @@ func (r *rules) podInGracePeriod(w *upgrade.World, app *Workload) *corev1.Pod {
 	return nil
 }
 
-// lacksLastingPods reports whether the workload lost pods and has fewer pods than before that have been ready for steadyAfter, or for as
-// long as its pods take to become ready.
+// lacksLastingPods reports whether the workload lost pods and now has fewer lasting pods than it had ready ones. A pod is lasting if
+// it has been ready for steadyAfter, or for as long as the workload's pods take to become ready.
 func (r *rules) lacksLastingPods(w *upgrade.World, name string) bool {
 	return slices.ContainsFunc(r.c.plan.Workloads, func(app Workload) bool {
 		before, lost := r.recovery.lostPods[name]

@@ -228,13 +228,13 @@ func (c *cluster) areNewNodesUp(op *operation) bool {
 	})
 }
 
-// drainOldNodes keeps pods off all old nodes, picks up to MaxUnavailable nodes at random, and drains these (EKS E30, E40). MINIMAL
-// keeps pods off a node only when it drains the node (EKS E50).
-func (c *cluster) drainOldNodes(op *operation, old []*instance, more bool) {
+// drainOldNodes keeps pods off all old nodes. If mayDrainMore is true, it picks up to MaxUnavailable nodes at random. It drains the
+// picked nodes (EKS E30, E40). MINIMAL keeps pods off a node only when it drains the node (EKS E50).
+func (c *cluster) drainOldNodes(op *operation, old []*instance, mayDrainMore bool) {
 	for _, n := range c.rng.Perm(len(old)) {
 		i := old[n]
 		_, begun := op.drainingSince[i.id]
-		if !begun && more && len(op.drainingSince) < c.plan.Request.MaxUnavailable {
+		if !begun && mayDrainMore && len(op.drainingSince) < c.plan.Request.MaxUnavailable {
 			op.drainingSince[i.id], begun = c.now, true
 		}
 		if begun || !c.plan.Minimal {

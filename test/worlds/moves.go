@@ -192,7 +192,7 @@ func (c *cluster) listDeployments() (all []*appsv1.Deployment, claims []*corev1.
 }
 
 // changeDeployment simulates the owner of a Deployment, who changes its rollout, or recreates it without deleting its pods.
-func (u *user) changeDeployment(pick int) bool {
+func (u *user) changeDeployment(pick int) (acted bool) {
 	var all []*controller
 	for _, name := range sortedKeys(u.c.controllers) {
 		if m := u.c.controllers[name]; m.deployment != nil {

@@ -215,7 +215,7 @@ func (p *Plan) countOutdated() int {
 // namesZones reports whether launches may name a zone.
 func (p *Plan) namesZones() bool { return p.Zonal && !p.Zoneless }
 
-// isUndisturbed reports whether there are no faults, actors or lags.
+// isUndisturbed reports whether the plan has no faults, no other actors and no lags.
 func (p *Plan) isUndisturbed() bool {
 	return p.Denial.Kind == "" && len(p.Faults) == 0 && len(p.Actors) == 0 && p.WatchLag == 0 && p.CloudLag == 0
 }

@@ -325,7 +325,7 @@ func (r *rules) checkFewAway(w *upgrade.World, step *upgrade.Step, app *Workload
 const slowStart = 10 * time.Second
 
 // crashedSuccessor returns a pod that crashes on a node that stays and was created after the workload lost a pod. It returns nil if
-// there is none, or if the workload has as many ready pods as before.
+// there is none, or if the workload has as many ready pods as before it lost one.
 func (r *rules) crashedSuccessor(w *upgrade.World, app *Workload, pods []*corev1.Pod) *corev1.Pod {
 	before, lost := r.recovery.lostPods[app.id().String()]
 	if !lost || countReady(pods) >= before.ready || len(w.EndingNamespaces) > 0 { // no pods are created in a namespace that is being deleted

@@ -356,15 +356,16 @@ func (r *rules) checkDeadlinesAndPhases(w *upgrade.World, rec *record.Record) {
 	r.run, r.furthestPhase = rec.Run, reached
 }
 
-// mustLeave reports whether a drain must wait until the pod has left its node. lost is true if the node's kubelet no longer reports.
-func mustLeave(pod *corev1.Pod, lost bool) bool {
+// mustLeave reports whether a drain must wait until the pod has left its node. isLost is true if the node's kubelet no longer
+// reports.
+func mustLeave(pod *corev1.Pod, isLost bool) bool {
 	if pod.Annotations[corev1.MirrorPodAnnotationKey] != "" || pod.Status.Phase == corev1.PodSucceeded {
 		return false
 	}
 	if len(pod.OwnerReferences) > 0 && pod.OwnerReferences[0].Kind == string(DaemonSet) {
 		return false
 	}
-	return !isSkipped(pod) && (pod.DeletionTimestamp == nil || !lost)
+	return !isSkipped(pod) && (pod.DeletionTimestamp == nil || !isLost)
 }
 
 // isSilent reports whether the node's kubelet has been unreachable for so long that a drain does not wait for deleted pods.

@@ -128,20 +128,21 @@ func (r *rules) checkSoak(w *upgrade.World, rec *record.Record) {
 	}
 }
 
-// checkLengthOfNewSoak checks the length of a soak that begins: the requested length, the rest of the week, or the rest of a paused soak.
-func (r *rules) checkLengthOfNewSoak(w *upgrade.World, record *record.Record, last bool) {
+// checkLengthOfNewSoak checks the length that a beginning soak is given: the requested length, the rest of the week, or the rest of a
+// paused soak. isLast is true for the soak before the outdated nodes are deleted.
+func (r *rules) checkLengthOfNewSoak(w *upgrade.World, record *record.Record, isLast bool) {
 	want := w.Record.Soak.Left.Duration
 	if want == 0 {
 		want = record.Request.BlueGreen.BatchSoak.Duration
-		if last {
+		if isLast {
 			want = record.Request.BlueGreen.Soak.Duration
 		}
 		want = max(0, min(want, maxSoak-r.soaks.total))
 		r.soaks.total += want
-		if last && r.soaks.lastHasBegun {
+		if isLast && r.soaks.lastHasBegun {
 			r.fail("G49", "it soaks for a second time before the outdated nodes are deleted")
 		}
-		r.soaks.lastHasBegun = last
+		r.soaks.lastHasBegun = isLast
 	}
 	got := record.Soak.Until.Sub(w.Now)
 	if record.Soak.Until.IsZero() { // the soak is paused when it begins

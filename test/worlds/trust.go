@@ -83,7 +83,7 @@ func writeStrayMarks(node *corev1.Node) {
 }
 
 // noteStray reports whether the node is Stray in the plan, and counts such nodes in the tally.
-func (r *rules) noteStray(name string) bool {
+func (r *rules) noteStray(name string) (isStray bool) {
 	for i, n := range r.c.plan.Nodes {
 		if n.Stray && nodeName(n, i) == name {
 			r.tally.count("trust", stray)
@@ -117,7 +117,7 @@ func addMachineChanges(p *Plan) {
 
 // changeRecordedMachine kills the process and writes another machine into the record of a started node: a machine of the group, or a
 // foreign one.
-func (u *user) changeRecordedMachine(pick int) bool {
+func (u *user) changeRecordedMachine(pick int) (acted bool) {
 	if u.tamperedNode != "" || u.process.dead {
 		return false
 	}
@@ -265,9 +265,9 @@ func (r *rules) checkRebuiltRecord(w *upgrade.World, record *record.Record, err 
 // madeUp is a revision that does not exist.
 const madeUp = "made-up"
 
-// addRevisionChanges adds an actor to some worlds in which a user aborts the upgrade. The actor changes the earlier revision in
-// the record to one that does not exist. Worlds with a rollback have no such actor, because package plugin refuses a rollback to such
-// a revision. It draws from its own generator.
+// addRevisionChanges adds an actor to some worlds in which a user aborts the upgrade. The actor changes the revision to which the
+// record says the upgrade must return. The new one does not exist. Worlds with a rollback have no such actor, because package plugin
+// refuses a rollback to such a revision. It draws from its own generator.
 func addRevisionChanges(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x706f696e))}
 	if !p.Repoint || !p.hasActor(Aborts) || p.hasActor(RollsBack) || p.isDelegated() || p.isShortLived() || p.Denial.Kind != "" || !d.chance(60) {
@@ -279,7 +279,7 @@ func addRevisionChanges(p *Plan) {
 }
 
 // changeRecordedRevision kills the process and writes another revision into the record as the one before the upgrade.
-func (u *user) changeRecordedRevision(int) bool {
+func (u *user) changeRecordedRevision(int) (acted bool) {
 	named := u.recordedRevisionBefore()
 	if u.process.dead || named.ID == "" || named.ID == madeUp {
 		return false
@@ -314,7 +314,7 @@ func addScribbles(p *Plan) {
 const unreadable = "cannot be read"
 
 // overwriteBaseline overwrites a node's baseline annotation. The state of the node before the upgrade is lost.
-func (u *user) overwriteBaseline(pick int) bool {
+func (u *user) overwriteBaseline(pick int) (acted bool) {
 	name := u.pickNode(pick, func(n *corev1.Node) bool { return n.Labels[groupLabel] != "" })
 	if name == "" {
 		return false
@@ -327,7 +327,7 @@ func (u *user) overwriteBaseline(pick int) bool {
 }
 
 // removeUnreadable simulates the user, who removes the unreadable annotations that the command names. The command refuses to begin
-// before that.
+// while the node has them.
 func (u *user) removeUnreadable() {
 	for _, name := range u.c.nodeNames() {
 		for found := nodemark.FindUnreadable(u.c.nodes[name]); found != nil; found = nodemark.FindUnreadable(u.c.nodes[name]) {

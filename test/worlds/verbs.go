@@ -34,7 +34,7 @@ func addUserRequests(p *Plan) {
 func verbActors() []ActorKind { return []ActorKind{Pauses, Aborts, RollsBack} }
 
 // requestVerb stores a user's request for an upgrade that is running or resumable. It returns false if the command would refuse it.
-func (u *user) requestVerb(verb record.Verb) bool {
+func (u *user) requestVerb(verb record.Verb) (requested bool) {
 	rec := &u.stored.record
 	if (u.c.plan.isDelegated() || u.c.plan.keepsTarget()) && upgrade.Allows(rec, verb) != nil {
 		return false // the command refuses it, too
@@ -61,7 +61,7 @@ func (u *user) storeRequest(asked record.Asked) {
 }
 
 // requestPause requests a pause. A while later another user resumes the upgrade.
-func (u *user) requestPause(minutes int) bool {
+func (u *user) requestPause(minutes int) (acted bool) {
 	if !u.requestVerb(record.VerbPause) {
 		return false
 	}
@@ -82,7 +82,7 @@ func (u *user) requestPause(minutes int) bool {
 }
 
 // requestUndo requests an abort or a rollback. The command of that user carries it out after the running process has stopped.
-func (u *user) requestUndo(verb record.Verb) bool {
+func (u *user) requestUndo(verb record.Verb) (requested bool) {
 	if !u.requestVerb(verb) {
 		return false
 	}

@@ -212,7 +212,7 @@ func (p *progress) stop() {
 }
 
 // noteCompiled counts a package. It returns false if the line of go build -v names no package to compile.
-func (p *progress) noteCompiled(line string) bool {
+func (p *progress) noteCompiled(line string) (counted bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	size, known := p.work[line]
@@ -225,7 +225,7 @@ func (p *progress) noteCompiled(line string) bool {
 }
 
 // noteDownloaded counts a module. It returns false if the line of the go command names no download.
-func (p *progress) noteDownloaded(line string) bool {
+func (p *progress) noteDownloaded(line string) (counted bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !strings.HasPrefix(line, "go: downloading ") {
