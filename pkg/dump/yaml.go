@@ -63,7 +63,7 @@ func checkAliases(text []byte, most int64) error {
 	return nil
 }
 
-// expansion computes the size of nodes with their aliases expanded.
+// expansion has the known sizes of YAML nodes with their aliases expanded. A node may have at most the size most.
 type expansion struct {
 	sizes map[*goyaml.Node]int64
 	most  int64

@@ -60,14 +60,14 @@ func (o *observation) adoptRecord(line *commandLine, m mode, wished record.Reque
 }
 
 // adoptFinishedRecord returns how to continue after a finished upgrade that left nodes fenced which are current now.
-// If no node is outdated, it reopens the run to release them. Otherwise the next upgrade releases them.
+// If no node is outdated, it reopens the run to unfence the nodes. Otherwise the next upgrade unfences them.
 func (o *observation) adoptFinishedRecord(rec *record.Record, m mode, wished record.Request) (resolution, error) {
 	fenced := upgrade.ListFencedCurrent(rec, o.members)
 	switch {
 	case len(fenced) > 0 && (m == modeAbort || m == modeUpgrade && countOutdated(o.members) == 0):
-		opened := rec.AsReleasing(o.group.Wanted)
+		opened := rec.AsUnfencing(o.group.Wanted)
 		opened.Request.Run = opened.Run
-		return resolution{request: opened.Request, record: opened, releases: fenced}, nil
+		return resolution{request: opened.Request, record: opened, nodesToUnfence: fenced}, nil
 	case m.keepsSettings():
 		return resolution{}, errUpgradeEnded
 	default:

@@ -109,7 +109,7 @@ func (e *execution) planForReport(ctx context.Context) {
 	case e.mode == modeAbort:
 		e.whyNoPlan = "an abort replaces no node"
 		return
-	case e.g.releases != nil:
+	case e.g.nodesToUnfence != nil:
 		e.whyNoPlan = "nodes are only released"
 		return
 	}
@@ -162,7 +162,7 @@ func (e *execution) printFinalResult(rec record.Record) error {
 	switch {
 	case rec.Result == record.Aborted:
 		return line.printAborted(name, rec, &e.actions)
-	case rec.Result == record.Succeeded && e.g.releases != nil:
+	case rec.Result == record.Succeeded && e.g.nodesToUnfence != nil:
 		return line.printDone(name, rec, e.actions.formatLines(fmt.Sprintf("%s%s: nodes that became current take pods again", nodegroup.Prefix, name), "done: ")...)
 	default:
 		return line.reportOutcome(name, rec)
@@ -273,8 +273,8 @@ func (e *execution) readGroupAgain(ctx context.Context, readsCluster bool) (err 
 // describeRunStart describes what a run is about to do.
 func describeRunStart(g *groupContext) string {
 	switch {
-	case g.releases != nil:
-		return fmt.Sprintf("run %s: releasing nodes that are current and still fenced: %s", g.request.Run, strings.Join(g.releases, ", "))
+	case g.nodesToUnfence != nil:
+		return fmt.Sprintf("run %s: releasing nodes that are current and still fenced: %s", g.request.Run, strings.Join(g.nodesToUnfence, ", "))
 	case g.record.Stopping == record.Aborted:
 		return fmt.Sprintf("run %s: removing what is left of it", g.request.Run)
 	case g.record.Rollback:
@@ -339,7 +339,7 @@ func (e *execution) driveUpgrade(ctx context.Context) (record.Record, error) {
 // handleStep shows a step, adds its actions to the log if printFinalResult needs them, and begins a forecast if one is
 // due.
 func (e *execution) handleStep(step upgrade.Step) {
-	if e.mode.undoesUpgrade() || e.g.releases != nil {
+	if e.mode.undoesUpgrade() || e.g.nodesToUnfence != nil {
 		e.actions.addActions(step)
 	}
 	e.display.ShowStep(step)
@@ -352,7 +352,7 @@ func (e *execution) handleStep(step upgrade.Step) {
 // goroutine and uses the watched state of the cluster. The returned function must be called with each reading of the
 // group.
 func (e *execution) prepareForecasts(ctx context.Context, watcher *cluster.Watcher) (polled func(*nodegroup.Group, error)) {
-	if e.s.line.progress == "quiet" || e.mode == modeAbort || e.g.releases != nil {
+	if e.s.line.progress == "quiet" || e.mode == modeAbort || e.g.nodesToUnfence != nil {
 		return e.display.ShowCloudReading
 	}
 	group := e.g.group

@@ -15,11 +15,11 @@ import (
 )
 
 // TestFinalResultListsReleasedNodes ends the upgrade in another process while this one waits for the lease. This
-// process then only releases nodes, and must list them.
+// process then only unfences nodes, and must list them.
 func TestFinalResultListsReleasedNodes(t *testing.T) {
 	var out bytes.Buffer
 	line := &commandLine{console: console{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &out}, progress: "quiet"}}
-	g := &groupContext{name: "workers", resolution: resolution{releases: []string{"n1"}}}
+	g := &groupContext{name: "workers", resolution: resolution{nodesToUnfence: []string{"n1"}}}
 	e := &execution{s: &session{command: &command{line: line}}, g: g, mode: modeUpgrade, display: line.openDisplay("workers", nil)}
 	defer e.display.Close()
 	e.handleStep(upgrade.Step{Actions: []nodegroup.Action{nodemark.Unfence{NodeVersion: nodemark.NodeVersion{Node: "n1"}}}})

@@ -61,8 +61,8 @@ type resolution struct {
 	record  record.Record
 	// rebuilt is true if the record was lost and was rebuilt from marks on nodes.
 	rebuilt bool
-	// releases are the nodes that a finished run was reopened to release. It is nil for a run that is not over.
-	releases []string
+	// nodesToUnfence are the fenced nodes for which a finished run was reopened. It is nil for a run that is not over.
+	nodesToUnfence []string
 	// keptSurge is a warning that --max-surge has no effect; "" if there is none.
 	keptSurge string
 }

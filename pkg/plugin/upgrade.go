@@ -111,8 +111,8 @@ func planGroups(ctx context.Context, s *session, names []string) error {
 			return p.printComparison(ctx)
 		}
 		s.line.warn(g.keptSurge)
-		if g.releases != nil {
-			s.line.note(fmt.Sprintf("node group %s would be released: %s", name, describeReleases(g.releases)))
+		if g.nodesToUnfence != nil {
+			s.line.note(fmt.Sprintf("node group %s would be released: %s", name, describeReleases(g.nodesToUnfence)))
 		}
 		plan, err := s.planGroup(ctx, g)
 		if err != nil {
@@ -172,9 +172,9 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 	}
 	e := &execution{s: s, g: g, mode: m}
 	how := confirmation{mode: m, question: "Upgrade node group " + name, show: func() error { return e.showPlan(ctx) }}
-	if g.releases != nil {
+	if g.nodesToUnfence != nil {
 		how.question, how.show = "Release nodes of node group "+name, func() error {
-			return writeLines(s.line.ErrOut, []string{describeReleases(g.releases)})
+			return writeLines(s.line.ErrOut, []string{describeReleases(g.nodesToUnfence)})
 		}
 	}
 	if err := s.requireConsent(how); err != nil {

@@ -162,9 +162,9 @@ func (d *decision) beginOperation() (done bool) {
 	return false
 }
 
-// pauseUnbegun handles a requested pause while no operation of the upgrade is seen. A request of an earlier process, or
-// one whose answer was lost, may have begun an operation. The upgrade pauses once a reading that is newer than all such
-// requests shows none. Until then no request is sent.
+// pauseUnbegun pauses the upgrade if a user requested that and the group shows no operation of the upgrade. A request to
+// begin an operation may still be under way: its answer was lost, or another process sent it. So pauseUnbegun first waits
+// for a reading of the group that is newer than all such requests. During the wait no request is sent.
 func (d *decision) pauseUnbegun() {
 	if !d.pausing {
 		return
@@ -271,9 +271,9 @@ func (d *decision) cancelForPause(op *nodegroup.Operation) {
 	}
 }
 
-// concludeCancelled handles a cancelled operation. It pauses the upgrade if the operation was cancelled for a pause. It
-// begins another operation if that pause was withdrawn since. If another user cancelled the operation, it stops the
-// upgrade for a person to decide. It reports whether the group is replaced anyway.
+// concludeCancelled decides what follows the cancelled operation, and reports whether the group is replaced anyway. If the
+// operation was cancelled for a pause, the upgrade pauses. If the user has withdrawn the pause, another operation begins.
+// If another user cancelled the operation, the upgrade stops, and a person must decide.
 func (d *decision) concludeCancelled(op *nodegroup.Operation) (replaced bool) {
 	switch {
 	case d.countAllReplaced():
@@ -290,8 +290,8 @@ func (d *decision) concludeCancelled(op *nodegroup.Operation) (replaced bool) {
 	return false
 }
 
-// followSuccessor handles an operation that another operation has followed. Only the nodes show how the first one
-// ended. It reports whether the group is replaced.
+// followSuccessor decides what to do when op has followed the upgrade's own operation. Only the nodes show how the
+// upgrade's operation ended. followSuccessor reports whether the group is replaced.
 func (d *decision) followSuccessor(op *nodegroup.Operation) (replaced bool) {
 	switch {
 	case d.countAllReplaced():

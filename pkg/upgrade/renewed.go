@@ -23,7 +23,7 @@ func (d *decision) unfenceRenewed() (done bool) {
 	return released
 }
 
-// unfenceRenewedNode releases one current node that is Ready, and reports whether the node no longer has the fence.
+// unfenceRenewedNode removes our fence from one current node that is Ready, and reports whether the node no longer has the fence.
 func (d *decision) unfenceRenewedNode(m *nodegroup.Member) (done bool) {
 	name, started := d.rec.RecordNameOf(m)
 	fenced := d.rec.OwnsFence(m)

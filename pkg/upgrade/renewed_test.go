@@ -58,7 +58,7 @@ func inState(record record.Record, state record.NodeState) []string {
 	return names
 }
 
-// A reimaged machine comes back as the same Node. The upgrade releases it for pods before it drains the next node, and
+// A reimaged machine comes back as the same Node. The upgrade unfences it before it drains the next node, and
 // ends when all nodes take pods.
 func TestNodesRenewedInPlaceTakePodsAgain(t *testing.T) {
 	s := newManualScene(t, "n-a-1", "n-a-2", "n-a-3")
@@ -263,7 +263,7 @@ func TestStopUnfencesReimagedNodes(t *testing.T) {
 }
 
 // An upgrade that does not wait for replacements ends before its nodes come back. The same run is opened again to
-// release them, and moves no pod.
+// unfence them, and moves no pod.
 func TestReopenedRunUnfencesReimagedNodes(t *testing.T) {
 	s := newManualScene(t, "n-a-1", "n-a-2", "n-a-3")
 	s.Request.WaitReplacement = false
@@ -279,7 +279,7 @@ func TestReopenedRunUnfencesReimagedNodes(t *testing.T) {
 		t.Errorf("fenced and current are %v", names)
 	}
 	s.crash()
-	s.Record = s.Record.AsReleasing(s.Group.Wanted)
+	s.Record = s.Record.AsUnfencing(s.Group.Wanted)
 	step := s.rest()
 	if step.Record.Result != record.Succeeded || len(s.closed()) > 0 {
 		t.Errorf("it ends %q with %v closed", step.Record.Result, s.closed())

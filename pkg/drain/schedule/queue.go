@@ -12,8 +12,8 @@ import (
 //
 // In the model, time passes only until budgets open and pods end. All times are relative to now.
 type queue struct {
-	// measure sets places and every left before they are needed, because estimating them takes long. It is nil if
-	// they are not measured.
+	// measure sets places, and left of every budget. It is called only when they are needed, because it takes long. It is
+	// nil if they are not measured.
 	measure func()
 	// places estimates how long the waiting nodes take to drain if no budget delays them.
 	places time.Duration

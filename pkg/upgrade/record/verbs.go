@@ -15,8 +15,8 @@ func (r *Record) OwnsFence(m *nodegroup.Member) bool {
 	return run != "" && (run == r.Run || slices.Contains(r.Earlier, run))
 }
 
-// AsReleasing returns the record of a finished upgrade, opened again only to release nodes that became current since.
-func (r *Record) AsReleasing(wanted nodegroup.Revision) Record {
+// AsUnfencing returns the record of a finished upgrade, opened again only to unfence nodes that have become current.
+func (r *Record) AsUnfencing(wanted nodegroup.Revision) Record {
 	c := r.Reopened()
 	c.Target, c.Phase = wanted, PhaseScaleDown
 	return c
