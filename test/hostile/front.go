@@ -89,7 +89,7 @@ func open(a api, target *url.URL, transport http.RoundTripper, plan Plan) *Front
 	return f
 }
 
-// serve handles a request according to the plan.
+// serve passes a request to the API server, or disturbs it as the plan says.
 func (f *Front) serve(w http.ResponseWriter, r *http.Request) {
 	if f.api.token != "" && !f.isAdmitted(r) {
 		_, _ = io.Copy(io.Discard, r.Body) // see the comment on reading the body below

@@ -182,7 +182,7 @@ func (u *user) renewNode(name string) {
 	})
 }
 
-// reopenRenewedNode simulates the user who renewed a node. After the upgrade has released the node, the user removes the cordon and
+// reopenRenewedNode simulates the user who renewed a node. After the upgrade has unfenced the node, the user removes the cordon and
 // the taints that the node had before the upgrade. The upgrade waits until they are removed.
 func (u *user) reopenRenewedNode(name string) {
 	node := u.c.nodes[name]
