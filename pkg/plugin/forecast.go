@@ -235,10 +235,9 @@ func (g *groupContext) rejectBlockedUpgrade(continues bool) error {
 	if i < 0 {
 		return nil
 	}
-	switch f := g.findings[i]; {
-	case f.Rule == preflight.RuleUnmanaged:
+	f := g.findings[i]
+	if f.Rule == preflight.RuleUnmanaged {
 		return usageError(fmt.Errorf("upgrading group %q: node %s: %s; nothing was touched", g.group.Name, f.Node, f))
-	default:
-		return &exitErr{code: exitStructural, err: fmt.Errorf("upgrading group %q: %s; nothing was touched. If you accept this, pass --skip-check=%s or another --on-timeout", g.group.Name, f, f.Rule)}
 	}
+	return &exitErr{code: exitStructural, err: fmt.Errorf("upgrading group %q: %s; nothing was touched. If you accept this, pass --skip-check=%s or another --on-timeout", g.group.Name, f, f.Rule)}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -145,7 +146,9 @@ func TestCommandsContinueRecordedUpgrade(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			line := &commandLine{choices: choices{consent: consents{replan: c.replan}}, typed: func(flag string) bool { return flag == "max-unavailable" || flag == "max-surge" || flag == "strategy" }}
+			line := &commandLine{choices: choices{consent: consents{replan: c.replan}}, typed: func(flag string) bool {
+				return slices.Contains([]string{"max-unavailable", "max-surge", "strategy"}, flag)
+			}}
 			o := &observation{stored: c.record, group: nodegroup.Group{Name: "blue", Wanted: nodegroup.Revision{ID: c.wanted, Name: c.wanted}}, cluster: &clusterReading{}}
 			got, err := o.adoptRecord(line, modeUpgrade, c.request)
 			if c.err != "" {

@@ -43,14 +43,7 @@ func (d *decision) whyMissing(h *workloadHealth) (why string, refused bool) {
 	if h.countMissing() <= 0 {
 		return "", false
 	}
-	since, was := d.w.Notes.MissingSince[h.name]
-	if !was {
-		since = d.w.Now
-		if !h.scaledBack.IsZero() {
-			since = h.scaledBack // the reading that shows the lack may name its reason too
-		}
-	}
-	d.notes.MissingSince[h.name] = since
+	since := d.noteMissing(h)
 	controller, read := d.w.Controllers[h.Workload]
 	waitsFor := d.findPredecessor(h, controller)
 	late := d.noteCreatable(h, waitsFor).Add(creationPatience)
@@ -72,6 +65,20 @@ func (d *decision) whyMissing(h *workloadHealth) (why string, refused bool) {
 	}
 	controller.Refused = "" // the refusal is older than the lack
 	return describeRefusal(controller), false
+}
+
+// noteMissing notes and returns since when pods of the workload have been missing.
+func (d *decision) noteMissing(h *workloadHealth) time.Time {
+	since, was := d.w.Notes.MissingSince[h.name]
+	switch {
+	case was:
+	case h.scaledBack.IsZero():
+		since = d.w.Now
+	default:
+		since = h.scaledBack // the reading that shows the lack may name its reason, too
+	}
+	d.notes.MissingSince[h.name] = since
+	return since
 }
 
 // findPredecessor returns the pod because of which an ordered StatefulSet does not create its next pod: the
