@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -105,5 +106,27 @@ func TestElectionEndsIfLeaseCannotBeWritten(t *testing.T) {
 	}
 	if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), `failed calling webhook "guard"`) {
 		t.Errorf("it ended with %v", err)
+	}
+}
+
+// TestLeaseIsTestedAgainWithNewCredentials: the credentials expire before the dry run that tests whether the lease may be written. The
+// next request has newer ones.
+func TestLeaseIsTestedAgainWithNewCredentials(t *testing.T) {
+	t.Parallel()
+	for refusals, want := range map[int64]bool{1: true, 100: false} {
+		var left atomic.Int64
+		left.Store(refusals)
+		c := connectTo(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodGet && left.Add(-1) >= 0 {
+				w.WriteHeader(http.StatusUnauthorized)
+				_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"expired","reason":"Unauthorized","code":401}`)
+				return
+			}
+			_, _ = io.WriteString(w, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"l","namespace":"kube-system","resourceVersion":"5"},"spec":{}}`)
+		})
+		found, err := prepareLease(t.Context(), c.Client, Claim{Namespace: "kube-system", Group: "blue", Identity: "me"})
+		if taken := err == nil && found != nil; taken != want {
+			t.Errorf("after %d refusals: lease %v, error %v", refusals, found, err)
+		}
 	}
 }

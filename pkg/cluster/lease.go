@@ -240,7 +240,10 @@ func awaitElectionFailure(hold *Hold, times leaseTimes) (<-chan error, context.C
 func prepareLease(ctx context.Context, client kubernetes.Interface, claim Claim) (*coordinationv1.Lease, error) {
 	var found *coordinationv1.Lease
 	leases := client.CoordinationV1().Leases(claim.Namespace)
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
+	again := func(err error) bool { // after a 401 client-go has newer credentials, if there are any
+		return apierrors.IsConflict(err) || apierrors.IsUnauthorized(err)
+	}
+	err := retry.OnError(retry.DefaultRetry, again, func() (err error) {
 		if found, err = getOrCreateLease(ctx, leases, ObjectName(claim.Group)); err != nil {
 			return err
 		}
