@@ -169,7 +169,7 @@ func (c *collector) recordOtherVersion(h *head) {
 	for _, k := range c.kinds {
 		if k.Name == h.Kind && k.Group() != "" && (k.Group() == group || group == legacyGroup) {
 			again := shell.Join([]string{"kubectl", "get", k.Versioned(), "-A", "-o", "json"})
-			c.dump.OtherVersions[k.Resource] = fmt.Sprintf("%s, which is not read: write it again with %s", clipText(h.APIVersion), again)
+			c.dump.OtherVersions[k.Resource] = fmt.Sprintf("%s, a version that is not supported: write these objects again with %s", clipText(h.APIVersion), again)
 		}
 	}
 }

@@ -376,7 +376,7 @@ func TestReadAcceptsAliases(t *testing.T) {
 // TestObjectsOfUnsupportedVersionsAreReported checks that objects in an unsupported version are not treated as if there were none.
 func TestObjectsOfUnsupportedVersionsAreReported(t *testing.T) {
 	const node = `{"kind":"Node","apiVersion":"v1","metadata":{"name":"a"}}`
-	const again = ", which is not read: write it again with kubectl get "
+	const again = ", a version that is not supported: write these objects again with kubectl get "
 	for name, c := range map[string]struct{ objects, kind, why string }{
 		"an older version": {
 			`{"kind":"PodDisruptionBudget","apiVersion":"policy/v1beta1","metadata":{"name":"web"}}`, "poddisruptionbudgets",

@@ -88,7 +88,7 @@ func printUsage(cmd *cobra.Command) error {
 		b.WriteString(rootFlags + exitCodes)
 	}
 	root := cmd.Root().CommandPath()
-	fmt.Fprintf(&b, "\n%s options lists the connection flags that every command takes.\n", root)
+	fmt.Fprintf(&b, "\n%s options lists the flags that connect to a cluster.\n", root)
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(&b, "%s help COMMAND explains a command and its flags.\n", root)
 	}

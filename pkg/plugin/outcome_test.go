@@ -104,8 +104,8 @@ func TestOutcomeIsOneDocumentForEachResult(t *testing.T) {
 	}
 }
 
-// TestCommandsContinueRecordedUpgrade combines commands with recorded upgrades.
-func TestCommandsContinueRecordedUpgrade(t *testing.T) {
+// TestRecordedUpgradeIsContinuedOrRefused combines commands with recorded upgrades.
+func TestRecordedUpgradeIsContinuedOrRefused(t *testing.T) {
 	request := func(change ...func(*record.Request)) record.Request {
 		r := record.Request{Group: "blue", MaxUnavailable: 1, Surge: 2, OnTimeout: record.Fail}
 		for _, f := range change {

@@ -160,10 +160,10 @@ func (f unsupportedFlag) Type() string { return "bool" }
 func newOptionsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
-		Short: "List the connection flags that every command takes",
+		Short: "List the flags that connect to a cluster",
 		Args:  rejectArguments,
 		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprint(cmd.OutOrStdout(), "Every command takes these flags:\n\n", listConnectionFlags().FlagUsagesWrapped(helpWidth))
+			fmt.Fprint(cmd.OutOrStdout(), "Commands that use a cluster take these flags:\n\n", listConnectionFlags().FlagUsagesWrapped(helpWidth))
 		},
 	}
 }

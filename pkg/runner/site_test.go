@@ -275,7 +275,7 @@ func (s *site) launch(name string) {
 	})
 }
 
-// terminate removes the machine and then its node.
+// terminate marks the machine as leaving. After a while, the machine and its node are removed together.
 func (s *site) terminate(a nodegroup.Terminate) {
 	instance := s.instances[a.Instance]
 	instance.State = nodegroup.InstanceLeaving

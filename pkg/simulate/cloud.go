@@ -217,10 +217,10 @@ func newModel(nodes []*corev1.Node, unreported []corev1.ResourceName, attachable
 	return m
 }
 
-// unreportedResources returns the extended resources of the group's nodes that a new node probably does not have. A
+// resourcesMissingOnNewNodes returns the extended resources of the group's nodes that a new node probably does not have. A
 // device plugin must report such a resource from a pod on each node, but no DaemonSet pod and no static pod runs on
 // these nodes.
-func unreportedResources(spec *Spec) []corev1.ResourceName {
+func resourcesMissingOnNewNodes(spec *Spec) []corev1.ResourceName {
 	own, known := map[string]bool{}, map[corev1.ResourceName]bool{}
 	for _, node := range spec.Nodes {
 		own[node.Name] = true

@@ -78,7 +78,7 @@ func New(spec Spec) *Cluster {
 	c.nodes = &nodeLifecycle{clock: clock, group: c.group, index: c.index, pods: c.pods, actions: c.actions}
 	c.cloud = &cloud{
 		clock: clock, times: spec.Times, group: c.group, nodes: c.nodes, actions: c.actions,
-		model: newModel(sortNodes(spec.Nodes), unreportedResources(&spec), c.index.attachable), tokens: map[string]bool{},
+		model: newModel(sortNodes(spec.Nodes), resourcesMissingOnNewNodes(&spec), c.index.attachable), tokens: map[string]bool{},
 	}
 	if spec.Autoscaled || spec.Group.Can.Refill == nodegroup.RefillByPods {
 		c.autoscaler = &autoscaler{clock: clock, scheduler: c.scheduler, cloud: c.cloud}

@@ -40,7 +40,7 @@ func Estimate(spec *Spec) (Times, []string) {
 		t.Gone, t.GoneLatest = drain.SoonestEnd, drain.LatestEnd
 		assume("a pod ends at the earliest %s after its preStop sleep, at the latest when its grace period is over", drain.Soonest)
 	}
-	for _, name := range unreportedResources(spec) {
+	for _, name := range resourcesMissingOnNewNodes(spec) {
 		assume("new nodes have no %s, because no DaemonSet on the group's nodes provides it", name)
 	}
 	assume("during the upgrade no other process adds, removes or changes nodes or workloads; new nodes are like the group's nodes")

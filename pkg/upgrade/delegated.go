@@ -179,7 +179,7 @@ func (d *decision) pauseUnbegun() {
 		since = last.Ended
 	}
 	if last.InFlight || !d.w.Group.IsFreshAfter(since) {
-		d.pollCloudSoon(fmt.Sprintf("%s to report whether the upgrade has begun, before it can pause", d.managerName()))
+		d.pollCloudSoon(fmt.Sprintf("%s to report whether the upgrade has begun; only then can it be paused", d.managerName()))
 		return
 	}
 	d.stopForPauseRequest()

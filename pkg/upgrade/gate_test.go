@@ -158,7 +158,7 @@ func TestUpgradeStopsWhenReplacementPodsAreNotCreated(t *testing.T) {
 				t.Fatalf("controllers to read: %v, want that of the workload", step.Unscaled)
 			}
 			g.pass(4 * time.Second)
-			g.tellController(drain.Controller{Replicas: 3}) // the API server may not have refused it yet
+			g.tellController(drain.Controller{Replicas: 3}) // too early to decide: the API server may not have refused the replacement pod yet
 			g.pass(2 * time.Second)
 			if step := g.step(); len(step.Status.Unhealthy) > 0 {
 				t.Fatalf("a reading of an earlier time decides: %v", step.Status.Unhealthy)
@@ -1671,9 +1671,9 @@ func TestPodsRefusedAfterUserScalesUpStopUpgrade(t *testing.T) {
 	}
 }
 
-// TestNodeWaitsForScaleOfScaledDownWorkload: before a node with pods of a workload that the owner scaled down is started, the workload's
+// TestNodeIsNotStartedBeforeScaleOfScaledDownWorkloadIsRead: before a node with pods of a workload that the owner scaled down is started, the workload's
 // scale is read, even if a budget keeps its pods. If it was scaled up again and its pods are refused, the node is not started (I11).
-func TestNodeWaitsForScaleOfScaledDownWorkload(t *testing.T) {
+func TestNodeIsNotStartedBeforeScaleOfScaledDownWorkloadIsRead(t *testing.T) {
 	for name, change := range map[string]func(*gateScene){
 		"pods may leave":          func(*gateScene) {},
 		"a budget keeps the pods": func(g *gateScene) { g.budgets(build.Budget("web", build.Counts(3, 2, 2))) },

@@ -440,13 +440,13 @@ func (d *decision) expectMorePods(h *workloadHealth) (expected bool) {
 	if h.countMissing() > 0 || h.replicas == nil {
 		return true // findShortfall reports it when it is late
 	}
-	return slices.ContainsFunc(h.replicas.Unready(), func(pod *corev1.Pod) bool { return d.cameDuringUpgrade(pod) || d.expectOnKeptNode(pod, h) })
+	return slices.ContainsFunc(h.replicas.Unready(), func(pod *corev1.Pod) bool { return d.cameDuringUpgrade(pod) || d.expectReadinessOnKeptNode(pod, h) })
 }
 
-// expectOnKeptNode reports whether the pod is new, tolerates the fence, and may still become ready in time on a node that
+// expectReadinessOnKeptNode reports whether the pod is new, tolerates the fence, and may still become ready in time on a node that
 // stays for now: a drained node whose machine its owner removes, or a quarantined one. It schedules the next decision
 // for the time at which the pod is late.
-func (d *decision) expectOnKeptNode(pod *corev1.Pod, h *workloadHealth) (expected bool) {
+func (d *decision) expectReadinessOnKeptNode(pod *corev1.Pod, h *workloadHealth) (expected bool) {
 	usual := h.before.Usual.Duration
 	stays := slices.Contains([]record.NodeState{record.NodeDrained, record.NodeQuarantined}, d.rec.Nodes[pod.Spec.NodeName].State)
 	if !stays || pod.CreationTimestamp.Time.Before(d.rec.Started.Truncate(time.Second)) {

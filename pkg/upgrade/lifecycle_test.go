@@ -454,7 +454,7 @@ func TestSkipQuarantinesNodeAndDrainsNextOne(t *testing.T) {
 }
 
 // E51: a pod that comes back to the fenced node is evicted a second time, but not a third time.
-func TestReturningPodsAreBlocked(t *testing.T) {
+func TestPodThatReturnsTwiceIsNotEvictedAgain(t *testing.T) {
 	s := draining(t, build.Pod("web-0"))
 	for i := range 3 {
 		step := s.next()

@@ -203,7 +203,7 @@ func (d *decision) adoptTarget() {
 			known = append(known, m.Name())
 		}
 	}
-	d.bookKeeper().AdoptTarget(known, earlier)
+	d.bookKeeper().RecountForMovedTarget(known, earlier)
 	d.recount()
 	d.rec.Total = d.countTotal()
 }

@@ -251,7 +251,7 @@ func (d *driver) run(until time.Time) (finished bool) {
 			if soak := step.Record.Soak.Until; soak.After(wake) {
 				wake = soak // steps every half minute for a week would take long
 				if due := step.Due; due.After(d.cluster.Now()) && due.Before(soak) {
-					wake = due // outdated nodes are removed during the soak, or pods become late
+					wake = due // a step is needed then: outdated nodes are removed during the soak, or pods become late
 				}
 			}
 			if !until.IsZero() && until.Before(wake) {

@@ -108,8 +108,8 @@ func TestInstanceWithoutNodeIsTerminated(t *testing.T) {
 	}
 }
 
-// The instance's node may join while the instance is being terminated; it is still the same machine.
-func TestNodeJoinsWhileItsInstanceGoes(t *testing.T) {
+// The instance's node may join while the instance is being terminated.
+func TestNodeThatJoinsDuringTerminationIsTheSameMachine(t *testing.T) {
 	s := newScene(t, booting(old("old-a-1")))
 	s.answer(action[nodegroup.Terminate](t, s.next()), nodegroup.OutcomeUnclear, "timeout")
 	*s.at("i-old-a-1") = old("old-a-1")

@@ -59,7 +59,7 @@ func measureDisturbed(ctx context.Context, s *fixture.Fixture, line string) (end
 	}
 	defer front.Close()
 	front.Number(func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/configmaps") })
-	front.After(1, func() { front.Obey(plan) })
+	front.After(1, func() { front.SetPlan(plan) })
 	e, err := measureCommand(ctx, s, strings.Join(front.Env(), " ")+" "+line)
 	tally := front.Tally()
 	fmt.Fprintf(os.Stderr, "%d of %d requests were disturbed: %v\n", tally.Harmed(), tally.Asked(), tally.Harms)

@@ -206,7 +206,7 @@ func testBinary(t *testing.T) string {
 func (s *testCase) startLoggedIn(l *loginServer) (*command, *hostile.Front) {
 	s.t.Helper()
 	f := s.openFronts()
-	f.cluster.Obey(hostile.Plan{CutWatches: 4 * time.Second})
+	f.cluster.SetPlan(hostile.Plan{CutWatches: 4 * time.Second})
 	return startWithEnv(s.t, s.Fixture, l.requireTokens(s.t, f.cluster), s.upgradeArgs()...), f.cluster
 }
 

@@ -78,7 +78,7 @@ func testThreeInTenRequestsFail(seed uint64) func(*testing.T, *fixture.Fixture) 
 		f.cluster.After(1, func() {
 			for _, front := range []*hostile.Front{f.cluster, f.cloud} {
 				calm[front] = front.Tally().Asked()
-				front.Obey(storm)
+				front.SetPlan(storm)
 			}
 		})
 		s.startThrough(f).awaitExit(0)

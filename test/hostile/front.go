@@ -188,8 +188,8 @@ func (f *Front) noteHarm(name string) {
 	f.tally.Harms[name]++
 }
 
-// Obey replaces the plan for the following requests.
-func (f *Front) Obey(plan Plan) {
+// SetPlan replaces the plan for the following requests.
+func (f *Front) SetPlan(plan Plan) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.plan = plan

@@ -73,12 +73,12 @@ func TestFaultsHitOnlySelectedRequests(t *testing.T) {
 	}
 }
 
-func TestObeyReplacesTheFaultPlan(t *testing.T) {
+func TestSetPlanReplacesFaultPlan(t *testing.T) {
 	_, front, client := before(t, hostile.Plan{})
 	if err := ask(t, client, "GET", path); err != nil {
 		t.Fatal(err)
 	}
-	front.Obey(all(hostile.Harm{Status: http.StatusConflict}))
+	front.SetPlan(all(hostile.Harm{Status: http.StatusConflict}))
 	if err := ask(t, client, "GET", path); !apierrors.IsConflict(err) {
 		t.Errorf("answered %v, want the new plan's conflict", err)
 	}

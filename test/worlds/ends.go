@@ -324,7 +324,8 @@ func (r *rules) isOutdated(node *corev1.Node, i *instance, record record.Record)
 func (r *rules) checkFinalSize(rec record.Record) {
 	k, owed := &r.c.cloud, rec.Ledger.Contribution()
 	isSaid := strings.Contains(rec.Message, "more node")
-	if owed < 0 || (owed > 0 && !isSaid && r.removedByOthers == 0 && r.sizeChangeByOthers() >= 0) || (isSaid && r.undisturbed && k.desired <= r.desired) { // other actors may have removed as many
+	isUnexplained := owed > 0 && !isSaid && r.removedByOthers == 0 && r.sizeChangeByOthers() >= 0 // no other actor removed as many nodes
+	if owed < 0 || isUnexplained || (isSaid && r.undisturbed && k.desired <= r.desired) {
 		r.fail("I9", "it ends with a contribution of %d nodes, and the message is %q", owed, rec.Message)
 	}
 	if r.undisturbed && owed != 0 && rec.Result == record.Succeeded {

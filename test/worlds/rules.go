@@ -122,7 +122,7 @@ func (r *rules) fail(rule, format string, args ...any) {
 	}
 }
 
-// noteLostNode records that an actor removed a node. The upgrade must keep one serving node less.
+// noteLostNode records that another actor removed a node. From then on, the upgrade need only keep one serving node fewer.
 func (r *rules) noteLostNode() {
 	r.servingBefore--
 	r.zonesChanged = true

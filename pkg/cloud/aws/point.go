@@ -41,7 +41,7 @@ func (p *Provider) setRevision(ctx context.Context, group string, a nodegroup.Se
 	case to.LaunchConfiguration != "" || to.Template != now.template:
 		return fatalError("%s: the group launches from %s, and this tool never sets another template: change the group yourself", doing, now.displayName())
 	case to.Image != "" && a.Recorded:
-		return fatalError("%s: that would need a new template version, and this tool creates none from a record: change the group yourself", doing)
+		return fatalError("%s: that would need a new template version, which this tool does not create to go back: change the group yourself", doing)
 	}
 	if to.Image != "" {
 		if to.Version, err = p.addTemplateVersion(ctx, g, now, to, a.Token); err != nil || usesLatestVersion(g, to.Template) {

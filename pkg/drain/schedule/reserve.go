@@ -138,7 +138,7 @@ func (p *Plan) reserveEviction(place int, pod *corev1.Pod) {
 	case p.in.mustWaitToRetry(attempt, prediction):
 		p.addBlocked(node, pod, obstacleOfDenial(attempt, budget))
 		p.decideAgainAt(attempt.NotBefore)
-	case prediction.Spends && prediction.Version != "" && !p.awaitSpacing(budget): // a budget with an object
+	case prediction.Spends && prediction.Version != "" && !p.awaitEvictionSpacing(budget): // a budget with an object
 		// The answer comes within milliseconds and leads to the next decision.
 	default:
 		eviction := Eviction{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: node.Name, BudgetVersion: prediction.Version, Workload: drain.WorkloadOf(pod), LastReady: last}
@@ -255,8 +255,8 @@ func (f flight) withEviction(sent time.Time) flight {
 	return f
 }
 
-// awaitSpacing waits until the next eviction of the budget may be sent.
-func (p *Plan) awaitSpacing(budget types.NamespacedName) (over bool) {
+// awaitEvictionSpacing reports whether the next eviction of the budget may be sent, and schedules a decision for when it may.
+func (p *Plan) awaitEvictionSpacing(budget types.NamespacedName) (maySend bool) {
 	f := p.flights[budget]
 	if f.count == 0 || f.count >= evictionsPerBudget {
 		return f.count == 0

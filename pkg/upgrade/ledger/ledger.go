@@ -51,7 +51,7 @@ type Books struct {
 	// Known has the sorted names of the members that existed before the upgrade: current ones, and instances without a
 	// node.
 	Known []string `json:"known,omitempty"`
-	// Moved is true if the target moved and AdoptTarget was not called yet.
+	// Moved is true if the target moved and RecountForMovedTarget was not called yet.
 	Moved bool `json:"moved,omitempty"`
 	// Zones by name.
 	Zones map[string]Zone `json:"zones,omitempty"`
@@ -233,10 +233,10 @@ func DescribeSize(larger int) string {
 // Replaced counts the nodes that were removed before the rollback began.
 func (l *Ledger) Replaced() int { return l.sumOverZones(func(z Zone) int { return z.Replaced }) }
 
-// MarkMoved sets whether the target moved and AdoptTarget must be called.
+// MarkMoved sets whether the target moved and RecountForMovedTarget must be called.
 func (l *Ledger) MarkMoved(moved bool) { l.books.Moved = moved }
 
-// TargetMoved reports whether the target moved and AdoptTarget was not called yet.
+// TargetMoved reports whether the target moved and RecountForMovedTarget was not called yet.
 func (l *Ledger) TargetMoved() bool { return l.books.Moved }
 
 // NoteSizeChange records when we changed the group's size, so that older readings can be recognized.

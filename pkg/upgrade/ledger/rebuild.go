@@ -75,10 +75,10 @@ func groupByZone(l *Ledger, counts map[string]int) map[string]int {
 	return sums
 }
 
-// AdoptTarget prepares the ledger for a target that moved. Nodes launched for the earlier target are outdated now, but
+// RecountForMovedTarget prepares the ledger for a target that moved. Nodes launched for the earlier target are outdated now, but
 // they take pods. earlier counts these nodes by ledger zone, for all earlier targets, and replaces the numbers of the
 // last call. known lists further members that existed before the upgrade.
-func (k Keeper) AdoptTarget(known []string, earlier map[string]int) {
+func (k Keeper) RecountForMovedTarget(known []string, earlier map[string]int) {
 	k.l.books.Known = slices.Sorted(slices.Values(slices.Concat(k.l.books.Known, known)))
 	for zone, surge := range k.respreadSurge() {
 		k.l.updateZone(zone, func(z *Zone) {

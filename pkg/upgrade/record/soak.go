@@ -13,7 +13,7 @@ type Soak struct {
 	Left  Duration  `json:"left,omitzero"`
 	// Spent is how long all soaks take together, including the running one.
 	Spent Duration `json:"spent,omitzero"`
-	// Batches is the number of nodes whose batches have soaked.
+	// Batches counts nodes, not batches: the started nodes whose batch has soaked.
 	Batches int `json:"batches,omitempty"`
 }
 

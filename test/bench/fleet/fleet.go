@@ -27,14 +27,14 @@ const (
 	workloadsPerNamespace = 12
 )
 
-// Now returns the time of the fleet.
-func Now() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+// StartTime returns the fixed time at which every fleet starts.
+func StartTime() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // New returns a group of outdated nodes in three zones that are about half full. Equal sizes give equal fleets.
 func New(nodes int) simulate.Spec {
 	revision := nodegroup.Revision{ID: "2", Name: "fleet:2"}
 	f := &fleet{spec: simulate.Spec{
-		Now: Now(), Outdated: func(*corev1.Node) bool { return true }, Workloads: map[types.UID]simulate.Workload{},
+		Now: StartTime(), Outdated: func(*corev1.Node) bool { return true }, Workloads: map[types.UID]simulate.Workload{},
 		Group: nodegroup.Group{
 			Name: "fleet", Provider: "aws", Can: nodegroup.FullControl(), Wanted: revision, Pointed: revision,
 			Desired: nodes, Max: nodes, Zones: []string{"a", "b", "c"},
@@ -175,7 +175,7 @@ func withRequests(cpu, memory string) func(*corev1.Pod) {
 
 // withStartTime returns an option for a pod that started an hour ago and became ready after the given time.
 func withStartTime(took time.Duration) func(*corev1.Pod) {
-	at := Now().Add(-time.Hour)
+	at := StartTime().Add(-time.Hour)
 	return func(pod *corev1.Pod) {
 		pod.Status.StartTime = &metav1.Time{Time: at}
 		pod.Status.Conditions[0].LastTransitionTime = metav1.Time{Time: at.Add(took)}
