@@ -127,6 +127,11 @@ func (c *cluster) addDevices(node *corev1.Node) {
 	}
 }
 
+// hasNoNewDevices reports whether pods request the device and new nodes never offer it.
+func (c *cluster) hasNoNewDevices() bool {
+	return !c.devicesRepaired && c.plan.Closed != ClosedByDevice && c.plan.hasWorkload(func(w *Workload) bool { return w.Homeless })
+}
+
 // repairDevices simulates an admin who repairs the device plugin: all nodes of the group offer the device.
 func (c *cluster) repairDevices() {
 	if c.devicesRepaired = true; !c.plan.hasWorkload(func(w *Workload) bool { return w.Homeless }) {
