@@ -80,7 +80,8 @@ func TestWatchFailsIfServerNeverAnswersLists(t *testing.T) {
 	}
 }
 
-// TestElectionEndsIfLeaseCannotBeWritten: each write of a free lease fails except the dry run. The error has the reason.
+// TestElectionEndsIfLeaseCannotBeWritten: the lease is free, and the dry run of a write succeeds, but every real write fails. The
+// election's error contains the server's reason.
 func TestElectionEndsIfLeaseCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	const lease = `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"l","namespace":"kube-system","resourceVersion":"5"},"spec":{}}`

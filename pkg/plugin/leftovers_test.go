@@ -51,7 +51,7 @@ func TestCommandsFindFencedNodesThatBecameCurrent(t *testing.T) {
 		code                 int
 	}{
 		"status":        {"status green", "node g1 is current but still fenced by run r1, which has ended", "", exitDone},
-		"plain dry run": {"green --current image=v2 --dry-run", "", "note: node group green would be released: current and still fenced: g1", exitDone},
+		"plain dry run": {"green --current image=v2 --dry-run", "", "note: node group green: the fence would be removed from nodes that are current and still fenced: g1", exitDone},
 		"abort dry run": {"abort green --dry-run", "would unfence node g1", "", exitDone},
 		"abort without": {"abort blue --yes", "", "error: aborting the upgrade of group \"blue\": its upgrade is over (succeeded)\n", exitUsage},
 	}

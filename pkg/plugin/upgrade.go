@@ -112,7 +112,7 @@ func planGroups(ctx context.Context, s *session, names []string) error {
 		}
 		s.line.warn(g.keptSurge)
 		if g.nodesToUnfence != nil {
-			s.line.note(fmt.Sprintf("node group %s would be released: %s", name, describeReleases(g.nodesToUnfence)))
+			s.line.note(fmt.Sprintf("node group %s: the fence would be removed from nodes that are %s", name, describeReleases(g.nodesToUnfence)))
 		}
 		plan, err := s.planGroup(ctx, g)
 		if err != nil {

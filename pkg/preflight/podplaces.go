@@ -48,7 +48,7 @@ func findLocalVolume(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 		if terms := s.volumeTermsOf(pod, volume); s.isBoundToOutdatedHosts(terms) && !s.isReachable(terms, pod) {
 			return &Finding{
 				Message: "its volume " + volume.Name + " is on its node's disk, so its replacement stays Pending",
-				Remedy:  "copy its data elsewhere; after its node is fenced, delete its claim and then the pod, so that it gets a new volume",
+				Remedy:  "copy the data elsewhere; once the node is fenced, delete the volume's claim and then the pod, so that the new pod gets a new volume",
 			}
 		}
 		if isDataPath(volume.HostPath) {

@@ -166,7 +166,7 @@ func TestCancellationByAnotherUserIsDetected(t *testing.T) {
 	}
 }
 
-// TestPauseOfEKSUpdateIsRefused: a cloud that cannot cancel gets no request for a pause (containers-roadmap#1531).
+// TestPauseOfEKSUpdateIsRefused: EKS cannot cancel an update, so the command pause ends with an error (containers-roadmap#1531).
 func TestPauseOfEKSUpdateIsRefused(t *testing.T) {
 	s := following(t, old("old-a-1"))
 	err := upgrade.Allows(&s.Record, record.VerbPause)

@@ -76,8 +76,8 @@ func kindOf(a nodegroup.Action) string {
 	return kind
 }
 
-// S20: TestPermanentRefusalEndsRunAndIsNamed refuses each kind of request permanently, from each of its uses on, in upgrades, stops,
-// aborts and rollbacks. The run ends soon and says which request was refused and why. Once the request is allowed, the
+// S20: TestPermanentRefusalEndsRunAndIsNamed runs upgrades, stops, aborts and rollbacks. In each run one kind of request is refused for
+// good: in the first run from its first use on, in the next from its second use on, and so on. The run ends soon and says which request was refused and why. Once the request is allowed, the
 // same command reaches its end.
 func TestPermanentRefusalEndsRunAndIsNamed(t *testing.T) {
 	for _, zonal := range []bool{true, false} {

@@ -131,8 +131,8 @@ func withoutBudgets(guarded []fixture.Workload) []fixture.Workload {
 	return all
 }
 
-// largeWorkloads returns a hundred workloads of forty pods, 25 of each kind: maxUnavailable 10 %, minAvailable 90 %, minAvailable 50 %,
-// and no budget.
+// largeWorkloads returns a hundred workloads with forty pods each. 25 of them have a budget with maxUnavailable 10 %, 25 with minAvailable
+// 90 %, 25 with minAvailable 50 %, and 25 have no budget.
 func largeWorkloads() []fixture.Workload {
 	var all []fixture.Workload
 	for i := range 25 {

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// providerIDPattern matches the provider ID of an EC2 node. Instance IDs are i- and 8 or 17 hexadecimal
-// digits. Fargate's provider IDs end differently.
+// providerIDPattern matches the provider ID of an EC2 node. It ends with the instance ID: i- and then 8 or 17 hexadecimal
+// digits. The provider ID of a Fargate node does not match.
 var providerIDPattern = regexp.MustCompile(`^aws:///?(?:([^/]*)/)?(i-[0-9a-f]{8,17})$`)
 
 // ParseProviderID splits the spec.providerID of a node, aws:///us-east-1a/i-0123456789abcdef0, into zone and instance. The zone is

@@ -70,8 +70,8 @@ func (l launch) matchesPointer(to revisionPointer) bool {
 	}
 }
 
-// addTemplateVersion adds a version to the template: the group's current version with another image. It returns the number of
-// the new version. A repetition with the same token adds no second version.
+// addTemplateVersion adds a version to the group's launch template and returns its number. The new version equals the group's
+// current one, except for the image. If the call is repeated with the same token, AWS adds no second version.
 func (p *Provider) addTemplateVersion(ctx context.Context, g *at.AutoScalingGroup, now launch, to revisionPointer, token string) (int64, error) {
 	doing := fmt.Sprintf("adding a version with image %s to launch template %s", to.Image, now.displayName())
 	problem, err := p.sharedTemplateProblem(ctx, sdk.ToString(g.AutoScalingGroupName), now)

@@ -16,7 +16,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// absentLabel is a label that no node carries.
+// absentLabel is a label that no node has. If the user names no label of current nodes, this one stands for it, so that every
+// node is outdated.
 const absentLabel = "kubectl-nodeupgrade/current"
 
 // Options configure a Provider.

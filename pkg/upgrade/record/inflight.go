@@ -13,8 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
-// CountShrinks counts, by ledger zone, the terminations that will shrink the group and have not landed. If
-// includesLanded is true, it also counts the terminations that have landed.
+// CountShrinks counts, by ledger zone, the terminations that make the group smaller and that the cloud is not known to have
+// begun. If includesLanded is true, it counts those that the cloud has begun, too.
 func (r *Record) CountShrinks(includesLanded bool) map[string]int {
 	var counts map[string]int
 	for _, n := range r.Nodes {
