@@ -51,8 +51,9 @@ type cluster struct {
 	// closed contains the new nodes that are closed to pods at first.
 	closed map[string]bool
 	// deviceless contains the nodes that do not offer the device until it is repaired on all nodes.
-	deviceless      map[string]bool
-	devicesRepaired bool
+	deviceless map[string]bool
+	// devicesRepairedAt is when the device was repaired on all nodes, zero before.
+	devicesRepairedAt time.Time
 	// onNodeClosed is called for each new node that is closed to pods.
 	onNodeClosed func(Closing)
 	// onTaintWait is called when a DaemonSet's pod waits for a Ready node whose not-ready taint is not yet removed.

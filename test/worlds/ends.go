@@ -123,7 +123,7 @@ func (r *rules) checkResultCause(rec record.Record) {
 	case record.PodEvictionFailure:
 		r.checkEvictionFailure(rec)
 	case record.NodeCreationFailure:
-		lacksDevice := r.c.hasNoNewDevices() && strings.Contains(rec.Message, "does not offer "+device)
+		lacksDevice := r.c.hadNoNewDevices(r.c.now.Add(-rec.Request.BootTimeout.Duration)) && strings.Contains(rec.Message, "does not offer "+device)
 		if r.undisturbed && !lacksDevice && p.Boot*5/4+p.ClosedFor+5*time.Minute < rec.Request.BootTimeout.Duration {
 			r.fail("liveness", "the result is NodeCreationFailure, but new nodes boot in time: %s", rec.Message)
 		}

@@ -1,6 +1,7 @@
 package worlds
 
 import (
+	"cmp"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -122,19 +123,20 @@ func (c *cluster) addDevices(node *corev1.Node) {
 	if c.plan.Closed == ClosedByDevice {
 		has = !c.closed[node.Name]
 	}
-	if (has && !c.deviceless[node.Name] || c.devicesRepaired) && node.Labels[groupLabel] != "" {
+	if (has && !c.deviceless[node.Name] || !c.devicesRepairedAt.IsZero()) && node.Labels[groupLabel] != "" {
 		node.Status.Allocatable[device] = resource.MustParse("100")
 	}
 }
 
-// hasNoNewDevices reports whether pods request the device and new nodes never offer it.
-func (c *cluster) hasNoNewDevices() bool {
-	return !c.devicesRepaired && c.plan.Closed != ClosedByDevice && c.plan.hasWorkload(func(w *Workload) bool { return w.Homeless })
+// hadNoNewDevices reports whether pods request the device and new nodes did not offer it at some time since then.
+func (c *cluster) hadNoNewDevices(since time.Time) bool {
+	repaired := !c.devicesRepairedAt.IsZero() && c.devicesRepairedAt.Before(since)
+	return !repaired && c.plan.Closed != ClosedByDevice && c.plan.hasWorkload(func(w *Workload) bool { return w.Homeless })
 }
 
 // repairDevices simulates an admin who repairs the device plugin: all nodes of the group offer the device.
 func (c *cluster) repairDevices() {
-	if c.devicesRepaired = true; !c.plan.hasWorkload(func(w *Workload) bool { return w.Homeless }) {
+	if c.devicesRepairedAt = cmp.Or(c.devicesRepairedAt, c.now); !c.plan.hasWorkload(func(w *Workload) bool { return w.Homeless }) {
 		return
 	}
 	for _, name := range c.nodeNames() {

@@ -135,7 +135,7 @@ func (c *cluster) isKeptClosed(node *corev1.Node) bool {
 	}
 	return node.Spec.Unschedulable && c.plan.Closed == ClosedByCordon ||
 		slices.Contains(node.Spec.Taints, startupTaint()) && c.hasIntolerantPods() ||
-		c.plan.Closed == ClosedByDevice && !c.devicesRepaired && c.hasDevicePods()
+		c.plan.Closed == ClosedByDevice && c.devicesRepairedAt.IsZero() && c.hasDevicePods()
 }
 
 // hasDevicePods reports whether a drain of the group's nodes must evict a pod that requests the device.
