@@ -123,5 +123,5 @@ func (d *decision) isArriving(m *nodegroup.Member) bool {
 	if !mayBeBooting(&d.rec, m) || !d.rec.IsNewMember(m) {
 		return false
 	}
-	return !m.IsReady() || nodemark.IsCordonedByOthers(m.Node) || !d.w.hasNoClosingTaint(m, &d.rec)
+	return !m.IsReady() || nodemark.IsCordonedByOthers(m.Node) || !d.w.hasNoClosingTaint(m, &d.rec) || !d.w.hasAllDevices(m, &d.rec)
 }
