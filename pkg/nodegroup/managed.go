@@ -37,6 +37,9 @@ type Managed struct {
 	// Cancels is true if the cloud can cancel a running operation, no matter who began it. Such an upgrade can be
 	// paused.
 	Cancels bool
+	// Etag is the version of the group's settings when it was read; "" if the cloud has tokens that make requests
+	// idempotent. See Delegate.Etag.
+	Etag string
 	// Operation is the cloud's most recent operation on the group, no matter who began it. It is the zero Operation
 	// if there was none.
 	Operation Operation
@@ -66,6 +69,8 @@ type Operation struct {
 	To Revision `json:"to,omitzero"`
 	// Kind is the cloud's name for this kind of operation: "VersionUpdate".
 	Kind string `json:"kind"`
+	// Stage is how far a running operation is, as the cloud reports it: "3 of 10 nodes done". It may be "".
+	Stage string `json:"stage,omitempty"`
 	// Began is when it began, by the cloud's clock.
 	Began time.Time `json:"began,omitzero"`
 	// Force is true if the cloud deletes pods that are left at the end of a node's drain timeout (EKS E43).
@@ -113,6 +118,9 @@ type Delegate struct {
 	Width Width
 	// Token makes repeated requests idempotent.
 	Token string
+	// Etag is Managed.Etag of the reading on which the request is based. A cloud that has no tokens refuses the request if
+	// the group has changed since, so that a repeated request starts no second operation.
+	Etag string
 }
 
 // Width is how many nodes an upgrade takes out of service at the same time, and how many it adds first.

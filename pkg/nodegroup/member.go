@@ -42,7 +42,7 @@ func (m *Member) Zone() string {
 
 // JoinMembers joins nodes with instances by Info.InstanceID, and sorts the members by name. outdated is called for
 // nodes without an instance. A node whose instance is not listed is still a member: its instance may have just been
-// removed.
+// removed. If the group's cloud lists no machines, each node stands for its machine.
 func JoinMembers(group Group, nodes []*corev1.Node, outdated func(*corev1.Node) bool) []Member {
 	byID := make(map[string]Instance, len(group.Instances))
 	for _, instance := range group.Instances {
@@ -56,6 +56,9 @@ func JoinMembers(group Group, nodes []*corev1.Node, outdated func(*corev1.Node) 
 		if !known {
 			member.Outdated = outdated(node)
 		}
+		if !group.Can.ListInstances && provider.OwnsNode(node) {
+			member.Instance = machineOfNode(provider, node, member.Outdated)
+		}
 		members = append(members, member)
 	}
 	for _, instance := range byID {
@@ -63,6 +66,32 @@ func JoinMembers(group Group, nodes []*corev1.Node, outdated func(*corev1.Node) 
 	}
 	slices.SortFunc(members, func(a, b Member) int { return strings.Compare(a.Name(), b.Name()) })
 	return members
+}
+
+// WithMachines returns the group with the machines of its members, for forecasts of a group whose cloud lists no machines.
+// Its size is the number of machines, and its cloud has full control.
+func WithMachines(group Group, members []Member) Group {
+	group.Instances, group.Can = nil, FullControl()
+	for i := range members {
+		if members[i].Instance.ID != "" {
+			group.Instances = append(group.Instances, members[i].Instance)
+		}
+	}
+	group.Desired = len(group.Instances)
+	group.Min, group.Max = group.Desired, group.Desired
+	return group
+}
+
+// machineOfNode returns the machine of a node as the node shows it. Its revision is the version of its kubelet.
+func machineOfNode(provider Info, node *corev1.Node, outdated bool) Instance {
+	zone, version := node.Labels[corev1.LabelTopologyZone], node.Status.NodeInfo.KubeletVersion
+	if zone == "" {
+		zone = provider.ZoneOfNode(node)
+	}
+	return Instance{
+		ID: provider.InstanceID(node), Zone: zone, State: InstanceInService, Outdated: outdated,
+		Revision: Revision{ID: version, Name: version, Kubernetes: version},
+	}
 }
 
 // Usable reports whether the member takes ordinary pods: it has started, and its node is not cordoned (EKS E25–E27).

@@ -43,3 +43,29 @@ func TestNodesAndInstancesAreJoinedIntoMembers(t *testing.T) {
 		})
 	}
 }
+
+// TestNodeStandsForItsMachineIfCloudListsNone: GKE's API lists no machines.
+func TestNodeStandsForItsMachineIfCloudListsNone(t *testing.T) {
+	old, current, foreign := &corev1.Node{}, &corev1.Node{}, &corev1.Node{}
+	for i, n := range []*corev1.Node{old, current, foreign} {
+		n.Name, n.Status.NodeInfo.KubeletVersion = []string{"a", "b", "c"}[i], []string{"v1.33.5", "v1.34.3", "v1.33.5"}[i]
+		n.Spec.ProviderID = "gce://acme/us-central1-b/gke-" + n.Name
+	}
+	foreign.Spec.ProviderID = "kind://c"
+	current.Labels = map[string]string{corev1.LabelTopologyZone: "us-central1-c"}
+	outdated := func(n *corev1.Node) bool { return n.Status.NodeInfo.KubeletVersion != "v1.34.3" }
+	group := nodegroup.Group{Provider: "gke", Managed: &nodegroup.Managed{}}
+	members := nodegroup.JoinMembers(group, []*corev1.Node{old, current, foreign}, outdated)
+	if m := members[0]; !m.Outdated || m.Instance.ID != "gke-a" || m.Instance.Zone != "us-central1-b" || !m.Instance.Outdated || m.Instance.Revision.Name != "v1.33.5" {
+		t.Errorf("the old node is %+v", m)
+	}
+	if m := members[1]; m.Outdated || m.Instance.ID != "gke-b" || m.Instance.Zone != "us-central1-c" || m.Instance.Outdated {
+		t.Errorf("the current node is %+v", m)
+	}
+	if m := members[2]; m.Instance.ID != "" {
+		t.Errorf("a node of no cloud has a machine: %+v", m)
+	}
+	if g := nodegroup.WithMachines(group, members); g.Desired != 2 || len(g.Instances) != 2 || !g.Can.ListInstances {
+		t.Errorf("the group with its machines is %+v", g)
+	}
+}

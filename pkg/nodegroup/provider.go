@@ -61,7 +61,15 @@ func Providers() []Info {
 			},
 			resume: [3]string{"aws autoscaling resume-processes", "--auto-scaling-group-name", "--scaling-processes"},
 		},
-		{Name: "gke", Scheme: "gce://", Model: "gke", Can: FullControl(), FenceTaint: ours, KindByNodes: "GKE node pool, read from node labels"},
+		{
+			Name: "gke", Scheme: "gce://", Model: "gke", Can: FullControl(), FenceTaint: ours, KindByNodes: "GKE node pool, read from node labels",
+			Manager: Manager{
+				Name: "GKE", Operation: "upgrade",
+				cannot: map[string]string{
+					"rollback": "this version does not roll back GKE's upgrades: pause the upgrade, and run gcloud container node-pools rollback with --respect-pdb=true",
+				},
+			},
+		},
 		{Name: "manual", Model: "eks", FenceTaint: ours},
 	}
 }

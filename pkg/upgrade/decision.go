@@ -141,7 +141,7 @@ func (d *decision) beginUpgrade() {
 		Started: w.Now, Phase: record.PhaseSetup, PhaseBegan: w.Now,
 		Previous: d.count.previousRevision(&w.Group), Target: w.Group.Wanted, Provider: w.Group.Provider, Unlabelled: listOutdatedByLabels(d.count.pending),
 		Earlier: w.Record.Earlier, Taints: commonTaints(d.count.pending), Devices: commonDevices(d.count.pending), Daemons: recordDaemons(w),
-		Sizes:  nodegroup.Sizes{Desired: w.Group.Desired, Min: w.Group.Min, Max: w.Group.Max, Zones: d.count.Zones},
+		Sizes:  sizesOf(w, d.count.Zones),
 		Total:  len(d.count.pending),
 		Ledger: ledger.FromBooks(ledger.Books{Zonal: w.Group.Can.NameZone, Changed: w.Now, Known: d.count.known}),
 		Nodes:  map[string]record.NodeRecord{},
@@ -151,6 +151,15 @@ func (d *decision) beginUpgrade() {
 	chosen := strategyOf(w.Request.Strategy, false)
 	chosen.begin(d)
 	d.enterPhase(chosen.phases[0])
+}
+
+// sizesOf returns the group's sizes. If a cloud upgrades the group and lists no machines, the size is the number of nodes.
+func sizesOf(w *World, zones map[string]int) nodegroup.Sizes {
+	sizes := nodegroup.Sizes{Desired: w.Group.Desired, Min: w.Group.Min, Max: w.Group.Max, Zones: zones}
+	if w.Group.Managed != nil && !w.Group.Can.ListInstances {
+		sizes.Desired = len(w.Members)
+	}
+	return sizes
 }
 
 // noteInterrupt records that the user stops the upgrade.

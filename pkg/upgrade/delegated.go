@@ -69,6 +69,9 @@ func (s Settings) resolveDelegated(group *nodegroup.Group, size int) (record.Req
 		return record.Request{}, s.noWidthError(group, req.Like)
 	}
 	req.Window = max(req.MaxUnavailable, 1)
+	if !managed.SurgeCoversUnavailable {
+		req.Window = min(req.MaxUnavailable+req.Surge, record.MaxSurgeWindow) // GKE G12
+	}
 	return req, nil
 }
 
@@ -87,8 +90,15 @@ func describeDelegated(r *record.Request, provider string) string {
 	if kind != "" {
 		kind = ", " + kind
 	}
-	return fmt.Sprintf("%s upgrades the group itself%s: at most %d unavailable; %s to drain a node, then %s; %s before it is terminated",
-		nameManager(provider), kind, r.MaxUnavailable, formatLimit(r.DrainTimeout.Duration), late, formatLimit(r.Settle.Duration))
+	width := fmt.Sprintf("at most %d unavailable", r.MaxUnavailable)
+	if r.Window > max(r.MaxUnavailable, 1) || r.MaxUnavailable == 0 {
+		width = fmt.Sprintf("at most %d at a time (max surge %d, max unavailable %d)", r.Window, r.Surge, r.MaxUnavailable)
+	}
+	text := fmt.Sprintf("%s upgrades the group itself%s: %s; %s to drain a node, then %s", nameManager(provider), kind, width, formatLimit(r.DrainTimeout.Duration), late)
+	if r.Settle.Duration > 0 {
+		text += fmt.Sprintf("; %s before it is terminated", formatLimit(r.Settle.Duration))
+	}
+	return text
 }
 
 // nameManager returns the name of the service that upgrades groups of the provider: "EKS".
@@ -202,7 +212,17 @@ func (d *decision) delegateAction() nodegroup.Delegate {
 		width = nodegroup.Width{MaxUnavailable: d.rec.Request.MaxUnavailable, MaxSurge: d.rec.Request.Surge}
 		kind = fmt.Sprintf("%s-%d-%d", kind, width.MaxUnavailable, width.MaxSurge)
 	}
-	return nodegroup.Delegate{To: d.rec.Target, Force: force, Width: width, Token: ledger.Token(d.rec.Run, kind, d.rec.Delegation.Attempt)}
+	return nodegroup.Delegate{
+		To: d.rec.Target, Force: force, Width: width, Token: ledger.Token(d.rec.Run, kind, d.rec.Delegation.Attempt), Etag: d.etag(),
+	}
+}
+
+// etag returns the version of the group's settings in the current reading.
+func (d *decision) etag() string {
+	if d.w.Group.Managed == nil {
+		return ""
+	}
+	return d.w.Group.Managed.Etag
 }
 
 // awaitNewestOperation waits for a reading that shows the cloud's newest operation, or until that operation is certainly lost.
@@ -434,17 +454,21 @@ func (d *decision) describeProgress() string {
 	return joinNotes(d.describeStage(), d.describeMissingNodes())
 }
 
-// describeStage returns how far the cloud is.
+// describeStage returns how far the cloud is, with the cloud's own words in parentheses.
 func (d *decision) describeStage() string {
-	names := slices.Sorted(maps.Keys(d.rec.Delegation.Draining))
-	switch {
+	text := d.managerName()
+	switch names := slices.Sorted(maps.Keys(d.rec.Delegation.Draining)); {
 	case len(names) > 0:
-		return fmt.Sprintf("%s to drain %s", d.managerName(), strings.Join(names, ", "))
+		text += " to drain " + strings.Join(names, ", ")
 	case len(d.count.pending) == 0:
-		return d.managerName() + " to remove the added nodes"
+		text += " to remove the added nodes"
 	default:
-		return d.managerName() + " to replace the next nodes"
+		text += " to replace the next nodes"
 	}
+	if stage := d.newestOperation().Stage; stage != "" {
+		text += " (" + stage + ")"
+	}
+	return text
 }
 
 // delegatedNodeStatus returns the status of an outdated node, as far as the cluster shows what the cloud does with it. If the

@@ -30,7 +30,14 @@ func TestRequestUsesNumbersAndLimitsOfCloud(t *testing.T) {
 	if err != nil || req.MaxUnavailable != 3 || req.Surge != 0 {
 		t.Errorf("with a width: %+v, %v", req, err)
 	}
-	if got := upgrade.DescribeRequest(&req, "othercloud"); !strings.HasPrefix(got, "the cloud upgrades the group itself: at most 3 unavailable; 1h to drain a node, then its pods are deleted even against their budgets") {
+	if got := upgrade.DescribeRequest(&req, "othercloud"); got != "the cloud upgrades the group itself: at most 3 unavailable; 1h to drain a node, then its pods are deleted even against their budgets" {
+		t.Error(got)
+	}
+	req, err = upgrade.Settings{BootTimeout: time.Minute, MaxUnavailable: &three, MaxSurge: &nodegroup.Quantity{N: 30}}.ResolveRequest(&group, 40, 40)
+	if err != nil || req.Window != record.MaxSurgeWindow { // GKE G12
+		t.Errorf("with a wide surge: %+v, %v", req, err)
+	}
+	if got := upgrade.DescribeRequest(&req, "gke"); !strings.HasPrefix(got, "GKE upgrades the group itself: at most 20 at a time (max surge 30, max unavailable 3); 1h to drain") {
 		t.Error(got)
 	}
 	_, err = upgrade.Settings{BootTimeout: time.Minute, OnTimeout: record.Fail}.ResolveRequest(&group, 10, 9)
@@ -62,6 +69,29 @@ func (s *scene) shows(state nodegroup.OperationState) {
 	managed.Operation = nodegroup.Operation{ID: "u1", State: state, To: s.Group.Wanted, Kind: "UPGRADE_NODES"}
 	s.Group.Managed = managed
 	s.pass(time.Second)
+}
+
+// TestRequestHasEtagOfReading: a cloud without tokens refuses a request that rests on an older reading.
+func TestRequestHasEtagOfReading(t *testing.T) {
+	s := newScene(t, old("old-a-1"))
+	s.Group.Managed, s.Group.Provider = otherManaged(), "othercloud"
+	s.Request.Strategy, s.Request.OnTimeout, s.Request.MaxUnavailable, s.Request.Surge = record.Delegated, record.Force, 2, 1
+	for _, etag := range []string{"e1", "e2"} {
+		s.Group.Managed.Etag = etag
+		if got := s.next().Actions[0].(nodegroup.Delegate); got.Etag != etag || got.Token != "r1-force-2-1-1" {
+			t.Errorf("%+v, want the etag %s and the same token", got, etag)
+		}
+	}
+}
+
+// TestStageOfCloudIsShown: what the cloud itself reports stands behind what the nodes show.
+func TestStageOfCloudIsShown(t *testing.T) {
+	s := followingOther(t)
+	s.shows(nodegroup.OperationRunning)
+	s.Group.Managed.Operation.Stage = "1 of 2 nodes done"
+	if step := s.next(); step.Status.Waiting != "the cloud to replace the next nodes (1 of 2 nodes done)" {
+		t.Error(step.Status.Waiting)
+	}
 }
 
 // TestPauseCancelsTheOperation: the cloud cancels its operation for a pause. Another operation begins when the upgrade

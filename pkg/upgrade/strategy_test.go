@@ -72,8 +72,8 @@ func TestPlanDescribesStrategyWithItsLimits(t *testing.T) {
 		},
 		"autoscaled-blue-green: all outdated nodes are fenced; for 1h only idle ones are removed; then at most 3 nodes are drained at a time; 15m to drain each": func(r *record.Request) { r.Strategy = record.AutoscaledBlueGreen },
 		"short-lived: new nodes are current; no node is fenced, drained or removed":                                                                              func(r *record.Request) { r.Strategy = record.ShortLived },
-		"EKS upgrades the group itself, rolling update: at most 2 unavailable; 15m to drain a node, then the update fails":                                       func(r *record.Request) { r.Strategy = record.Delegated },
-		"EKS upgrades the group itself, force update: at most 2 unavailable; 15m to drain a node, then its pods are deleted even against":                        func(r *record.Request) { r.Strategy, r.OnTimeout = record.Delegated, record.Force },
+		"EKS upgrades the group itself, rolling update: at most 2 unavailable; 15m to drain a node, then the update fails":                                       func(r *record.Request) { r.Strategy, r.Window = record.Delegated, 2 },
+		"EKS upgrades the group itself, force update: at most 2 unavailable; 15m to drain a node, then its pods are deleted even against":                        func(r *record.Request) { r.Strategy, r.Window, r.OnTimeout = record.Delegated, 2, record.Force },
 	} {
 		r := limits
 		change(&r)
