@@ -55,7 +55,7 @@ func rooms() map[string]room {
 
 		"pkg/cloud":     {libs: values, own: cloud},
 		"pkg/cloud/aws": {libs: append(slices.Clone(values), "github.com/aws", "golang.org/x/sync"), own: cloud},
-		"pkg/cloud/gke": {libs: values, own: cloud},
+		"pkg/cloud/gke": {libs: append(slices.Clone(values), "k8s.io/client-go/rest"), own: cloud},
 		// Credentials come from the kubeconfig's plugin, by client-go, or from default credentials, by oauth2.
 		"pkg/cloud/gke/container": {libs: []string{"k8s.io/client-go/rest", "golang.org/x/oauth2"}, own: cloud},
 		"pkg/cloud/manual":        {libs: values, own: cloud},

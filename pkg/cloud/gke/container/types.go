@@ -4,7 +4,9 @@ package container
 type Cluster struct {
 	Name string `json:"name"`
 	// Location is a zone or a region.
-	Location string        `json:"location"`
+	Location string `json:"location"`
+	// Endpoint is the IP address of the control plane.
+	Endpoint string        `json:"endpoint"`
 	Status   ClusterStatus `json:"status"`
 	// CurrentMasterVersion is the version of the control plane: "1.34.1-gke.1234000".
 	CurrentMasterVersion string             `json:"currentMasterVersion"`
@@ -150,6 +152,13 @@ type NodePool struct {
 	NodeDrainConfig   *NodeDrainConfig           `json:"nodeDrainConfig"`
 	MaintenancePolicy *NodePoolMaintenancePolicy `json:"maintenancePolicy"`
 	UpdateInfo        *UpdateInfo                `json:"updateInfo"`
+	// QueuedProvisioning is set for pools whose nodes GKE starts for jobs in a queue.
+	QueuedProvisioning *QueuedProvisioning `json:"queuedProvisioning"`
+}
+
+// QueuedProvisioning sets whether GKE starts the nodes of a pool for jobs in a queue.
+type QueuedProvisioning struct {
+	Enabled bool `json:"enabled"`
 }
 
 // PoolStatus is the status of a node pool.
@@ -184,6 +193,11 @@ type CanonicalCode string
 type NodeConfig struct {
 	// ImageType is the kind of node image: "COS_CONTAINERD".
 	ImageType string `json:"imageType"`
+	// Spot and Preemptible are two kinds of machines that Compute Engine may end at any time.
+	Spot        bool `json:"spot"`
+	Preemptible bool `json:"preemptible"`
+	// FlexStart means that GKE starts the nodes when there is capacity, and ends them within 7 days.
+	FlexStart bool `json:"flexStart"`
 }
 
 // NodePoolAutoscaling is the configuration of the cluster autoscaler for a pool. If Enabled is false, the counts are meaningless.

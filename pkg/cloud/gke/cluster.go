@@ -1,0 +1,127 @@
+package gke
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/gke/container"
+)
+
+// parseClusterName parses the user's --cluster-name: gke_PROJECT_LOCATION_CLUSTER or projects/PROJECT/locations/LOCATION/clusters/CLUSTER.
+// ok is false for other texts, which may be the short name of a cluster.
+func parseClusterName(text string) (name container.ClusterName, ok bool) {
+	if name, ok = container.ParseContext(text); ok {
+		return name, true
+	}
+	parts := strings.Split(text, "/")
+	if len(parts) != 6 || parts[0] != "projects" || parts[2] != "locations" || parts[4] != "clusters" {
+		return container.ClusterName{}, false
+	}
+	return container.ClusterName{Project: parts[1], Location: parts[3], Cluster: parts[5]}, true
+}
+
+// findCluster returns GKE's name of the cluster. It takes the name from the user, from the kubeconfig or, if both are silent, from a
+// list of the clusters in the project of the nodes.
+func (p *Provider) findCluster(ctx context.Context, nodes []*corev1.Node) (container.ClusterName, error) {
+	machine, known := machineOf(nodes)
+	name, named := parseClusterName(p.options.ClusterName)
+	for _, entry := range p.options.KubeconfigNames {
+		if !named && p.options.ClusterName == "" {
+			name, named = container.ParseContext(entry)
+		}
+	}
+	switch {
+	case named && known && !contains(name, machine):
+		return container.ClusterName{}, fmt.Errorf("finding the cluster in GKE: %w: %s is not the cluster of the nodes, which are in project %s and zone %s: pass --cluster-name=projects/PROJECT/locations/LOCATION/clusters/CLUSTER",
+			cloud.ErrOtherCluster, name, machine.Project, machine.Zone)
+	case named:
+		return name, nil
+	case !known:
+		return container.ClusterName{}, errors.New("finding the cluster in GKE: no node has a provider ID of Compute Engine: pass --cluster-name=projects/PROJECT/locations/LOCATION/clusters/CLUSTER")
+	}
+	list, err := p.client.ListClusters(ctx, container.LocationName{Project: machine.Project, Location: "-"})
+	if err != nil {
+		return container.ClusterName{}, fmt.Errorf("%w; or pass --cluster-name=projects/PROJECT/locations/LOCATION/clusters/CLUSTER", err)
+	}
+	return chooseCluster(list, machine, p.options, poolsOf(nodes))
+}
+
+// chooseCluster returns the cluster of the list that has the API server of the kubeconfig or, if none has, the only one that may have
+// the machine and has all pools of the nodes.
+func chooseCluster(list *container.ListClustersResponse, machine container.Instance, o Options, pools []string) (container.ClusterName, error) {
+	var fits []container.ClusterName
+	host := ""
+	if o.Config != nil {
+		if server, err := url.Parse(o.Config.Host); err == nil {
+			host = server.Hostname()
+		}
+	}
+	for _, c := range list.Clusters {
+		name := container.ClusterName{Project: machine.Project, Location: c.Location, Cluster: c.Name}
+		switch named := o.ClusterName == "" || o.ClusterName == c.Name; {
+		case !named || !contains(name, machine):
+		case c.Endpoint != "" && c.Endpoint == host:
+			return name, nil
+		case !slices.ContainsFunc(pools, func(pool string) bool { return !hasPool(&c, pool) }):
+			fits = append(fits, name)
+		}
+	}
+	const remedy = "pass --cluster-name=projects/PROJECT/locations/LOCATION/clusters/CLUSTER"
+	switch {
+	case len(fits) == 1:
+		return fits[0], nil
+	case len(fits) > 1:
+		return container.ClusterName{}, fmt.Errorf("finding the cluster in GKE: clusters %s and %s both have pools of these names: %s", fits[0], fits[1], remedy)
+	case len(list.MissingZones) > 0:
+		return container.ClusterName{}, fmt.Errorf("finding the cluster in GKE: zone %s did not answer, and no other has a cluster with these pools: %s", list.MissingZones[0], remedy)
+	}
+	return container.ClusterName{}, fmt.Errorf("finding the cluster in GKE: project %s has no cluster with the pools of these nodes: %s", machine.Project, remedy)
+}
+
+// contains reports whether the machine may belong to the cluster: it is in the cluster's project and in its zone or region. A
+// cluster's project may also be given by its number, which cannot be compared.
+func contains(name container.ClusterName, machine container.Instance) bool {
+	project := name.Project == machine.Project || strings.Trim(name.Project, "0123456789") == ""
+	return project && (name.Location == machine.Zone || name.Location == machine.Region() || strings.HasPrefix(machine.Zone, regionOf(name.Location)+"-"))
+}
+
+// regionOf returns the region of a zone, or the region itself. A zonal cluster may have nodes in other zones of its region.
+func regionOf(location string) string {
+	if strings.Count(location, "-") < 2 {
+		return location
+	}
+	return location[:strings.LastIndexByte(location, '-')]
+}
+
+// machineOf returns the machine of the first node that is one of Compute Engine.
+func machineOf(nodes []*corev1.Node) (machine container.Instance, known bool) {
+	for _, node := range nodes {
+		if machine, known = container.ParseProviderID(node.Spec.ProviderID); known {
+			return machine, true
+		}
+	}
+	return machine, false
+}
+
+// poolsOf returns the names of the nodes' pools, sorted.
+func poolsOf(nodes []*corev1.Node) []string {
+	var pools []string
+	for _, node := range nodes {
+		if name := container.PoolOf(node.Labels); name != "" && !slices.Contains(pools, name) {
+			pools = append(pools, name)
+		}
+	}
+	slices.Sort(pools)
+	return pools
+}
+
+func hasPool(c *container.Cluster, pool string) bool {
+	return slices.ContainsFunc(c.NodePools, func(p container.NodePool) bool { return p.Name == pool })
+}

@@ -1,0 +1,81 @@
+package gke
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/gke/container"
+)
+
+func node(providerID, pool string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{container.PoolLabel: pool}}, Spec: corev1.NodeSpec{ProviderID: providerID}}
+}
+
+// TestClusterIsNamedByUserOrKubeconfig: the names need no request.
+func TestClusterIsNamedByUserOrKubeconfig(t *testing.T) {
+	nodes := []*corev1.Node{node("aws:///us-east-1a/i-1", ""), node("gce://acme/us-central1-b/gke-1", "workers")}
+	for name, c := range map[string]struct {
+		options Options
+		want    string
+	}{
+		"by the cluster entry":                            {Options{KubeconfigNames: []string{"gke_acme_us-central1_main", "prod"}}, "projects/acme/locations/us-central1/clusters/main"},
+		"by the context":                                  {Options{KubeconfigNames: []string{"renamed", "gke_acme_us-central1-b_main"}}, "projects/acme/locations/us-central1-b/clusters/main"},
+		"by the user":                                     {Options{ClusterName: "projects/acme/locations/us-central1/clusters/blue", KubeconfigNames: []string{"gke_acme_us-central1_main"}}, "projects/acme/locations/us-central1/clusters/blue"},
+		"by the user, as gcloud does":                     {Options{ClusterName: "gke_acme_us-central1_blue"}, "projects/acme/locations/us-central1/clusters/blue"},
+		"by a project's number":                           {Options{ClusterName: "projects/512345678901/locations/us-central1/clusters/blue"}, "projects/512345678901/locations/us-central1/clusters/blue"},
+		"a zonal cluster whose nodes are in another zone": {Options{ClusterName: "gke_acme_us-central1-a_main"}, "projects/acme/locations/us-central1-a/clusters/main"},
+	} {
+		got, err := (&Provider{options: c.options}).findCluster(t.Context(), nodes)
+		if err != nil || got.String() != c.want {
+			t.Errorf("%s: %s (%v), want %s", name, got, err, c.want)
+		}
+	}
+	for _, other := range []string{"gke_acme_europe-west1_main", "gke_other_us-central1_main"} {
+		if _, err := (&Provider{options: Options{ClusterName: other}}).findCluster(t.Context(), nodes); !errors.Is(err, cloud.ErrOtherCluster) {
+			t.Errorf("%s: %v, want another cluster", other, err)
+		}
+	}
+	if _, err := (&Provider{}).findCluster(t.Context(), nodes[:1]); err == nil || !strings.Contains(err.Error(), "--cluster-name") {
+		t.Errorf("without a node of Compute Engine: %v", err)
+	}
+}
+
+func TestClusterIsChosenByServerOrPools(t *testing.T) {
+	machine := container.Instance{Project: "acme", Zone: "us-central1-b", Name: "gke-1"}
+	pools := func(names ...string) (pools []container.NodePool) {
+		for _, name := range names {
+			pools = append(pools, container.NodePool{Name: name})
+		}
+		return pools
+	}
+	list := &container.ListClustersResponse{Clusters: []container.Cluster{
+		{Name: "far", Location: "europe-west1", NodePools: pools("workers", "db")},
+		{Name: "small", Location: "us-central1", NodePools: pools("workers")},
+		{Name: "main", Location: "us-central1", Endpoint: "34.1.2.3", NodePools: pools("workers", "db")},
+		{Name: "twin", Location: "us-central1-b", NodePools: pools("workers", "db")},
+	}}
+	got, err := chooseCluster(list, machine, Options{Config: &rest.Config{Host: "https://34.1.2.3"}}, []string{"db", "workers"})
+	if err != nil || got.Cluster != "main" {
+		t.Errorf("by the server: %s, %v", got, err)
+	}
+	got, err = chooseCluster(list, machine, Options{ClusterName: "twin"}, []string{"db", "workers"})
+	if err != nil || got.Cluster != "twin" || got.Location != "us-central1-b" {
+		t.Errorf("by its short name: %s, %v", got, err)
+	}
+	if _, err = chooseCluster(list, machine, Options{}, []string{"db", "workers"}); err == nil || !strings.Contains(err.Error(), "clusters/main and projects/acme/locations/us-central1-b/clusters/twin both have pools") {
+		t.Errorf("two clusters: %v", err)
+	}
+	if _, err = chooseCluster(list, machine, Options{}, []string{"gpu"}); err == nil || !strings.Contains(err.Error(), "project acme has no cluster with the pools") {
+		t.Errorf("no cluster: %v", err)
+	}
+	list.Clusters, list.MissingZones = nil, []string{"us-central1-f"}
+	if _, err = chooseCluster(list, machine, Options{}, []string{"gpu"}); err == nil || !strings.Contains(err.Error(), "zone us-central1-f did not answer") {
+		t.Errorf("a zone that does not answer: %v", err)
+	}
+}

@@ -1,0 +1,96 @@
+package gke
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/gke/container"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// Do implements cloud.Provider. It starts and cancels upgrades.
+func (p *Provider) Do(ctx context.Context, group string, action nodegroup.Action) error {
+	switch a := action.(type) {
+	case nodegroup.Delegate:
+		return p.startUpgrade(ctx, group, a)
+	case nodegroup.CancelOperation:
+		return p.cancelOperation(ctx, a)
+	default:
+		return cloud.Unsupported(providerName, action)
+	}
+}
+
+// startUpgrade asks GKE to upgrade a pool. The request has the etag that the decision was based on, so that GKE refuses it if an earlier
+// request, or somebody else, has changed the pool since. It names the pool's own image type, which GKE requires, and the width only
+// if it is not the pool's own.
+func (p *Provider) startUpgrade(ctx context.Context, group string, a nodegroup.Delegate) error {
+	doing := fmt.Sprintf("starting GKE's upgrade of node pool %q to %s", group, a.To.Name)
+	var to pointer
+	if err := json.Unmarshal([]byte(a.To.Spec), &to); err != nil {
+		return fatal(fmt.Errorf("%s: reading the recorded revision: %w", doing, err))
+	}
+	name := container.PoolName{ClusterName: p.cluster, Pool: group}
+	if to.Pool != group || to.Cluster != p.cluster.Cluster || to.Location != p.cluster.Location || to.Version == "" {
+		return fatal(fmt.Errorf("%s: the recorded revision is of another pool (%s of %s): abort the upgrade and start again", doing, to.Pool, to.Cluster))
+	}
+	pool, err := p.client.GetNodePool(ctx, name)
+	if err != nil {
+		return classify(err)
+	}
+	if pool.Etag != a.Etag {
+		return &cloud.Error{Outcome: nodegroup.OutcomeMoved, Err: fmt.Errorf("%s: the pool has changed since it was read", doing)}
+	}
+	request := container.UpdateNodePoolRequest{NodeVersion: to.Version, Etag: pool.Etag, UpgradeSettings: changedSettings(pool.UpgradeSettings, a.Width)}
+	if pool.Config != nil {
+		request.ImageType = pool.Config.ImageType
+	}
+	operation, err := p.client.UpdateNodePool(ctx, name, request)
+	if err != nil {
+		return classify(err)
+	}
+	p.rememberTarget(operation.Name, to.Version)
+	return nil
+}
+
+// changedSettings returns the settings for the width, or nil if the pool has this width. A pool without settings has GKE's default.
+func changedSettings(own *container.UpgradeSettings, width nodegroup.Width) *container.UpgradeSettings {
+	now := nodegroup.Width{MaxSurge: 1}
+	if own != nil {
+		now = nodegroup.Width{MaxSurge: int(valueOf(own.MaxSurge)), MaxUnavailable: int(valueOf(own.MaxUnavailable))}
+	}
+	if width == (nodegroup.Width{}) || width == now {
+		return nil
+	}
+	return &container.UpgradeSettings{Strategy: container.StrategySurge, MaxSurge: new(int32(width.MaxSurge)), MaxUnavailable: new(int32(width.MaxUnavailable))}
+}
+
+// cancelOperation asks GKE to cancel an operation. If the operation is already over, the outcome is OutcomeMoved.
+func (p *Provider) cancelOperation(ctx context.Context, a nodegroup.CancelOperation) error {
+	name := p.cluster.Operation(a.Operation)
+	err := p.client.CancelOperation(ctx, name)
+	if class := container.ClassOf(err); class != container.ClassInvalid && class != container.ClassConflict {
+		return classify(err)
+	}
+	// GKE does not document how it refuses to cancel an operation that is over.
+	op, readErr := p.client.GetOperation(ctx, name)
+	if readErr == nil && isOver(op) {
+		return &cloud.Error{Outcome: nodegroup.OutcomeMoved, Err: err}
+	}
+	return classify(err)
+}
+
+// classify adds the outcome to an error of a request, nil for nil.
+func classify(err error) error {
+	if err == nil {
+		return nil
+	}
+	if answered, ok := errors.AsType[*container.Error](err); ok {
+		return &cloud.Error{Outcome: answered.Outcome(), Err: err}
+	}
+	return fatal(err)
+}
+
+func fatal(err error) error { return &cloud.Error{Outcome: nodegroup.OutcomeFatal, Err: err} }
