@@ -22,6 +22,14 @@ const gcPercent = 50
 type connection struct {
 	cluster.Connection
 	context string
+	api     apiAccess
+}
+
+// apiAccess is how the kubeconfig reaches a cluster. A cloud may accept the same credentials and may have named the entries.
+type apiAccess struct {
+	config *rest.Config
+	// names are the names of the kubeconfig's cluster entry and context.
+	names []string
 }
 
 // connectCluster connects to the cluster that the flags and the kubeconfig name.
@@ -38,8 +46,20 @@ func (f *flags) connectCluster(ctx context.Context, warnings io.Writer) (*connec
 			strings.Join(f.kube.clientConfig().ConfigAccess().GetLoadingPrecedence(), " or ")))
 	}
 	conn, err := cluster.Connect(ctx, config, makeUserAgent(), warnings)
-	f.conn = &connection{conn, f.currentContext()}
+	f.conn = &connection{conn, f.currentContext(), apiAccess{config, f.kubeconfigNames()}}
 	return f.conn, err
+}
+
+// kubeconfigNames returns the names of the cluster entry and of the context that are used.
+func (f *flags) kubeconfigNames() []string {
+	names := []string{f.currentContext()}
+	if entry := f.kube.overrides.Context.Cluster; entry != "" {
+		return append([]string{entry}, names...)
+	}
+	if raw, err := f.kube.clientConfig().RawConfig(); err == nil && raw.Contexts[names[0]] != nil {
+		return append([]string{raw.Contexts[names[0]].Cluster}, names...)
+	}
+	return names
 }
 
 // hasWritten reports whether the command has asked the API server to change anything. The cloud is changed only after

@@ -164,9 +164,12 @@ func runningOperation(g *nodegroup.Group) *nodegroup.Operation {
 }
 
 // withOutdatedInstances returns a copy of the group in which each instance is outdated if its node is, because labels
-// may make nodes outdated.
+// may make nodes outdated. If the group's cloud upgrades it and lists no machines, the copy has those of the nodes.
 func (o *observation) withOutdatedInstances() nodegroup.Group {
 	group := o.group
+	if group.Managed != nil && !group.Can.ListInstances {
+		return nodegroup.WithMachines(group, o.members)
+	}
 	group.Instances = slices.Clone(o.group.Instances)
 	for i := range o.members {
 		for j := range group.Instances {

@@ -106,7 +106,7 @@ func (s *session) observeGroup(ctx context.Context, g *groupContext, m mode) err
 	case m == modeStatus && g.stored.IsCloudless(): // only a status uses the recorded labels; an upgrade requires --current
 		line := *s.line
 		line.settings.Current = g.stored.Request.Current
-		g.provider = line.newManualProvider(s.cluster.view.Nodes)
+		g.provider = line.newManualProvider()
 	default:
 		g.provider = cloud.RequireLabels(g.provider, g.stored.Request.Current)
 	}

@@ -34,7 +34,7 @@ func (l *commandLine) findGroups(ctx context.Context, nodes []*corev1.Node) (fou
 	if l.providerName != providerAuto || len(l.groups.names) > 0 || l.groups.node != "" || errors.Is(err, cloud.ErrOtherCluster) {
 		return foundGroups{}, err
 	}
-	found := foundGroups{provider: l.newManualProvider(nodes), warning: "groups are taken from labels: " + err.Error()}
+	found := foundGroups{provider: l.newManualProvider(), warning: "groups are taken from labels: " + err.Error()}
 	found.groups, err = found.provider.Groups(ctx, nodes)
 	return found, err
 }

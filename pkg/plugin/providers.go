@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -10,6 +9,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/aws"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/gke"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/manual"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/recorded"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -18,6 +18,8 @@ import (
 const (
 	// providerAuto chooses the provider by the nodes' provider IDs.
 	providerAuto = "auto"
+	// providerGKE upgrades node pools through GKE's API.
+	providerGKE = "gke"
 	// providerManual finds groups by the nodes' labels and uses no cloud API.
 	providerManual = "manual"
 )
@@ -29,10 +31,13 @@ func cloudProviders() map[string]func(context.Context, *commandLine, []*corev1.N
 		"aws": func(ctx context.Context, l *commandLine, nodes []*corev1.Node) (cloud.Provider, error) {
 			return aws.New(ctx, aws.Options{Region: aws.RegionOf(nodes), Version: currentVersion(), ClusterName: l.clusterName})
 		},
+		providerGKE: func(ctx context.Context, l *commandLine, nodes []*corev1.Node) (cloud.Provider, error) {
+			return gke.New(ctx, nodes, gke.Options{Config: l.api.config, KubeconfigNames: l.api.names, ClusterName: l.clusterName, UserAgent: makeUserAgent()})
+		},
 	}
 }
 
-// listProviderNames returns the values of --provider. Some of these clouds are only supported in dumps.
+// listProviderNames returns the values of --provider.
 func listProviderNames() []string {
 	names := []string{providerAuto}
 	for _, provider := range nodegroup.Providers() {
@@ -41,34 +46,25 @@ func listProviderNames() []string {
 	return names
 }
 
-// findUnsupportedCloud returns the provider with the name if it is a cloud whose API this program does not use.
-func findUnsupportedCloud(name string) (unasked nodegroup.Info, ok bool) {
-	if _, asked := cloudProviders()[name]; asked {
-		return nodegroup.Info{}, false
-	}
-	info := nodegroup.InfoOf(name)
-	return info, info.Scheme != ""
-}
-
 // joinAlternatives joins names as a choice: "auto, aws, gke or manual".
 func joinAlternatives(names []string) string {
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// openProvider returns the provider of --provider. With "auto" it chooses the provider by the nodes' provider IDs.
+// openProvider returns the provider of --provider. With "auto" it chooses the provider by the nodes' provider IDs, unless
+// a label selector or the labels of current nodes say that the nodes are upgraded by labels.
 func (l *commandLine) openProvider(ctx context.Context, nodes []*corev1.Node) (cloud.Provider, error) {
 	name := l.providerName
-	if unasked, is := findUnsupportedCloud(name); is {
-		return nil, usageError(fmt.Errorf("--provider=%s: this version does not use %s's API and plans such groups only from a dump (simulate -f, check -f): pass --provider=manual and --current KEY=VALUE to drain nodes by their labels",
-			name, unasked.Service()))
-	}
 	if name == providerAuto && l.groups.selector == "" {
 		name = findProviderOfNodes(nodes)
 	}
+	if name == providerGKE && l.providerName == providerAuto && len(l.settings.Current) > 0 {
+		name = providerManual // GKE takes no labels
+	}
 	open, known := cloudProviders()[name]
 	if !known {
-		return l.newManualProvider(nodes), nil
+		return l.newManualProvider(), nil
 	}
 	provider, err := open(ctx, l, nodes)
 	if err != nil {
@@ -77,14 +73,9 @@ func (l *commandLine) openProvider(ctx context.Context, nodes []*corev1.Node) (c
 	return cloud.RequireLabels(provider, l.settings.Current), nil
 }
 
-// newManualProvider returns the provider of groups that are found by labels. If the nodes come from a cloud whose API
-// is not used, the provider's groups say so.
-func (l *commandLine) newManualProvider(nodes []*corev1.Node) cloud.Provider {
-	options := manual.Options{Selector: l.groups.labels, Current: l.settings.Current, ControlPlane: l.controlPlane}
-	if unasked, is := findUnsupportedCloud(findProviderOfNodes(nodes)); is {
-		options.UnsupportedService = unasked.Service()
-	}
-	return manual.New(options)
+// newManualProvider returns the provider of groups that are found by labels.
+func (l *commandLine) newManualProvider() cloud.Provider {
+	return manual.New(manual.Options{Selector: l.groups.labels, Current: l.settings.Current, ControlPlane: l.controlPlane})
 }
 
 // newDumpProvider returns the provider of the nodes in a dump.

@@ -31,7 +31,7 @@ func (f *flags) openCommand(cmd *cobra.Command, args []string, parse func(*cobra
 	}
 	conn, err := f.connectCluster(cmd.Context(), f.ErrOut)
 	if err == nil {
-		line.clock = conn.Now
+		line.clock, line.api = conn.Now, conn.api
 	}
 	return &command{line, conn}, err
 }

@@ -30,9 +30,6 @@ type Options struct {
 	Current map[string]string
 	// ControlPlane allows control-plane nodes in groups.
 	ControlPlane bool
-	// UnsupportedService is the nodes' cloud service, such as "GKE", if this version does not use the API of that service.
-	// Otherwise it is "".
-	UnsupportedService string
 }
 
 // Provider implements cloud.Provider by node labels. It keeps no state and sends no requests.
@@ -133,8 +130,6 @@ func (p *Provider) refusalReason(ref cloud.Ref) string {
 	}
 	switch {
 	case len(p.options.Current) > 0:
-	case p.options.UnsupportedService != "":
-		unknown = fmt.Sprintf("which nodes are current is unknown, because this version does not use %s's API: pass --current KEY=VALUE", p.options.UnsupportedService)
 	default:
 		unknown = "which nodes are current is unknown: pass --current KEY=VALUE"
 	}
