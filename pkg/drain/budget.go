@@ -22,7 +22,7 @@ type Budget struct {
 	// PodDisruptionBudget; see Budgets.WithLastReady.
 	OfLastReady bool
 	selector    labels.Selector
-	// certain is true if it covers all pods with the label under which it is indexed.
+	// certain is true if the budget covers all pods with the label under which it is indexed.
 	certain bool
 }
 

@@ -16,7 +16,7 @@ type podCounter struct {
 	// counted counts, by controller, the pods that the workload should have. most is the largest such count: a workload
 	// that has lost all but one of its pods is not a workload with a single pod.
 	counted, most map[types.UID]int
-	// shaky has the ready pods that were not ready in between, or whose containers ended.
+	// shaky has the ready pods that have been unready since they first were ready, or whose containers ended before.
 	shaky map[types.UID]bool
 	// lasted has, for each pod that was ready and then was not, how long it had been ready.
 	lasted map[types.UID]time.Duration

@@ -15,14 +15,14 @@ import (
 type Fate int
 
 const (
-	// Go is a pod that must leave before its node may be terminated.
+	// Go is a pod that must be evicted before its node may be terminated.
 	Go Fate = iota
 	// Stay is a pod that ends with its node: the drain neither evicts it nor waits for it.
 	Stay
 	// Leaving is a pod that is already being deleted: the drain waits for it and does not evict it.
 	Leaving
-	// Held is a pod that must leave but is not evicted. The request forbids it, or the pod's owner asks to wait for its
-	// end.
+	// Held is a pod that must leave but is not evicted: the request forbids the eviction, or the pod's owner asks to wait for
+	// the pod's end.
 	Held
 )
 

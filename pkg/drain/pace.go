@@ -75,10 +75,10 @@ func TypicalDuration(all []time.Duration, otherwise time.Duration) time.Duration
 	return (sum / n).Round(10 * time.Millisecond)
 }
 
-// Soonest is how long a pod takes to end if it ends as soon as it is told to.
+// Soonest is how long a pod takes to end if it ends as soon as it gets SIGTERM.
 const Soonest = time.Second
 
-// SoonestEnd returns how long after its deletion a pod ends if it ends as soon as it is told to. Its preStop hook runs
+// SoonestEnd returns how long after its deletion a pod ends if it ends as soon as it gets SIGTERM. Its preStop hook runs
 // first, within the grace period.
 func SoonestEnd(pod *corev1.Pod) time.Duration {
 	return min(preStopSleep(pod), GracePeriod(pod)) + Soonest

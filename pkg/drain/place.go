@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Sample is a node that stands for others of its kind, with the pods on it.
+// Sample is a node that represents all nodes of its kind, with the pods on it.
 type Sample struct {
 	*corev1.Node
 	Pods []*corev1.Pod

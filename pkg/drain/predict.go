@@ -41,7 +41,7 @@ const (
 	BudgetNever ObstacleKind = "never"
 	// LastReady goes away when another pod of the workload becomes ready; see Budgets.WithLastReady.
 	LastReady ObstacleKind = "last-ready"
-	// Canary goes away when a new pod of the workload is ready, after another one left another node.
+	// Canary goes away when a new pod of the workload is ready that replaces a pod of another node.
 	Canary ObstacleKind = "canary"
 	// Moving goes away when the restarted Deployment of the pod has another pod ready.
 	Moving ObstacleKind = "moving"

@@ -23,7 +23,8 @@ const (
 	Storage
 )
 
-// Facts say which pods other pods need, as far as the pods themselves do not show it. The zero value knows none.
+// Facts say which pods other pods need, in addition to what the pods' own labels and controllers show. The zero value
+// knows none.
 type Facts struct {
 	// selectors has the selectors of services whose pods other pods need. serving has the selectors of all services.
 	// Both are by namespace.

@@ -83,7 +83,7 @@ type Replicas struct {
 	// Ready counts the ready Pods. Most is the largest number of pods that one controller of the workload had. Expected
 	// counts Pods, and pods that are replaced only after their end.
 	Ready, Most, Expected int
-	// shaky has the ready pods that were not ready in between, or whose containers ended.
+	// shaky has the ready pods that have been unready since they first were ready, or whose containers ended before.
 	shaky map[types.UID]bool
 	// lasted has, for each pod that was ready and then was not, how long it had been ready.
 	lasted map[types.UID]time.Duration
@@ -114,8 +114,8 @@ func (r *Replicas) CountSettled(usual time.Duration, now time.Time) int {
 // MayBeUnsettled reports whether IsUnsettled may be true for any of the ready pods.
 func (r *Replicas) MayBeUnsettled() bool { return len(r.shaky) > 0 }
 
-// IsUnsettled reports whether a ready pod may fail again. Its containers ended before, or it was not ready in between,
-// and it has been ready for less than usual or 30 s. until is when its readiness counts.
+// IsUnsettled reports whether a ready pod may fail again. Its containers ended before, or it has been unready since it
+// first was ready, and it has now been ready for less than usual or 30 s. until is when its readiness counts.
 func (r *Replicas) IsUnsettled(pod *corev1.Pod, usual time.Duration, now time.Time) (until time.Time, unsettled bool) {
 	if len(r.shaky) == 0 || !r.shaky[pod.UID] {
 		return time.Time{}, false
@@ -344,7 +344,7 @@ func (x *WorkloadIndex) renewReplicas(w Workload) {
 			delete(x.counters, w)
 		}
 		delete(x.current.named, w)
-		return // no pod leads to its entries in byController
+		return // no pod is left from which its entries in byController could be found
 	}
 	r := newReplicas(w, c, x.facts)
 	x.current.named[w] = r

@@ -102,7 +102,7 @@ func checkBlueGreen(s *Settings) error {
 // resolveBlueGreen completes the request for a blue-green upgrade: one node is added for each outdated one, and the
 // target never changes during the upgrade, however long it takes.
 func resolveBlueGreen(s Settings, req record.Request, group *nodegroup.Group, size, outdated int) (record.Request, error) {
-	if !group.Can.Resize { // the strategy is wrong, not a number
+	if !group.Can.Resize { // the error is about the strategy, not about a number
 		return record.Request{}, checkGroupBlueGreen(group, &req, outdated)
 	}
 	batch, err := valueOrDefault(s.Batch, nodegroup.Quantity{N: 1}).ResolveBatch(outdated)
@@ -122,7 +122,7 @@ func resolveBlueGreen(s Settings, req record.Request, group *nodegroup.Group, si
 
 // describeBlueGreen returns the line of a plan.
 func describeBlueGreen(r *record.Request, _ string) string {
-	bg := cmp.Or(r.BlueGreen, &record.BlueGreenRequest{}) // a record that another program wrote may lack it
+	bg := cmp.Or(r.BlueGreen, &record.BlueGreenRequest{}) // a record that another program wrote may lack these settings
 	width, drain := " without a drain", ""
 	switch {
 	case bg.Batch == 1:
@@ -246,7 +246,7 @@ func (d *decision) parkNode(name string, n record.NodeRecord, reason string) {
 // G49–G52). It waits until all workloads have as many ready pods as before their pods left nodes, because a
 // rollback is impossible after the deletion.
 func (d *decision) soakPool() (done bool) {
-	if !d.setRevision() { // otherwise nodes that autoscalers add would be outdated, and deleted too
+	if !d.setRevision() { // otherwise nodes that autoscalers add would be outdated and would be deleted too
 		return false
 	}
 	freed := d.releaseHolds(func(m *nodegroup.Member) bool { return !m.Outdated && d.rec.HasNoNodeRecord(m) })

@@ -20,8 +20,8 @@ func (d *decision) ledgerView() ledger.View {
 		Run:    d.rec.Run, PhaseBegan: d.rec.PhaseBegan, Before: d.rec.Sizes, Suspended: d.rec.Suspended,
 		Quiesce: d.phase.processesToSuspend(&d.w.Group),
 	}
-	// A reading from before the last change may not show which terminations landed since. Without an autoscaler, the
-	// ledger is used then.
+	// A reading from before the last change may not show the terminations that landed since. Without an autoscaler, the
+	// ledger shows how many nodes the group has.
 	unseen := req.IsFilledByAutoscaler() && !d.w.Group.IsFreshAfter(d.rec.Ledger.Changed())
 	v.Counts.Shrinking = d.rec.CountShrinks(unseen)
 	return v
@@ -79,7 +79,7 @@ func (d *decision) describeSuspended() string {
 	note := fmt.Sprintf("%s %s suspended, because the zones are out of balance (%s) and the process would terminate nodes without a drain",
 		strings.Join(ours, ", "), stay, formatZoneSizes(d.count.Zones))
 	if d.rec.IsResumable() && d.rec.Stopping != record.Aborted {
-		return note // the process that continues will resume it
+		return note // the process that continues the upgrade will resume the suspended processes
 	}
 	return note + ": when the zones are even, run " + nodegroup.InfoOf(d.w.Group.Provider).ResumeCommand(d.w.Group.Name, ours)
 }
@@ -90,7 +90,7 @@ func (d *decision) countUnavailable() int {
 	return d.countUnavailableExcept(d.rec.CountRemovedInFlight())
 }
 
-// countUnavailableExcept returns the same number, but does not count excused of the removed nodes as missing.
+// countUnavailableExcept is countUnavailable for a given number of removed nodes that do not count as missing.
 func (d *decision) countUnavailableExcept(excused int) int {
 	switch d.w.Group.Can.Refill {
 	case nodegroup.RefillByUser:

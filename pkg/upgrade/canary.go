@@ -43,9 +43,9 @@ func (d *decision) deferStart(m *nodegroup.Member) (deferred bool) {
 	return waits
 }
 
-// deferDrain does the same for a node whose pods are evicted, not deleted. While half of the window is free, it does
-// not defer a node of which only some pods must wait. If each node has pods of many workloads, most of the window would
-// be empty otherwise (docs/decisions/0043).
+// deferDrain is deferStart for a node whose pods are evicted, not deleted. While half of the window is free, it does not
+// defer a node of which only some pods must wait. If each node has pods of many workloads, most of the window would be
+// empty otherwise (docs/decisions/0043).
 func (d *decision) deferDrain(m *nodegroup.Member) (deferred bool) {
 	if !d.findDeferrable()[m.Name()] || d.isWindowHalfFree() && d.canDrainInParts(m) {
 		return false
@@ -53,10 +53,10 @@ func (d *decision) deferDrain(m *nodegroup.Member) (deferred bool) {
 	return d.deferStart(m)
 }
 
-// findStartWait returns why the node must not be started, by its first pod with a reason: pods of its workload left
-// another node and no new pod is ready on a node that stays, pods of the workload are missing, or too many pods would
-// be away together. It skips pods that a budget blocks, because other pods of the node may leave. It does not skip them
-// while the scale of a scaled-down workload is unread: the workload may lack pods, and --on-timeout=force deletes pods
+// findStartWait returns why the node must not be started. The reason is about the workload of one of its pods: other pods
+// of the workload left a node and no new pod is ready on a node that stays, pods of the workload are missing, or too many
+// would be away together. Pods that a budget blocks give no reason, because other pods of the node may leave. They do
+// give one while the scale of their scaled-down workload is unread: it may lack pods, and --on-timeout=force deletes pods
 // that a budget blocks.
 func (d *decision) findStartWait(m *nodegroup.Member) (wait startWait, waits bool) {
 	if !d.findDeferrable()[m.Name()] {

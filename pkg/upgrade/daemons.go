@@ -186,7 +186,7 @@ func (d *decision) watchDaemons() {
 // control plane has removed its not-ready taint, so the patience begins when it became Ready.
 func (d *decision) describeLateDaemon(pod *corev1.Pod, before record.DaemonRecord) string {
 	if drain.Ready(pod) {
-		return fmt.Sprintf("it has not been ready for %s since it failed", minDaemonReady)
+		return fmt.Sprintf("since it failed, it has been ready for less than %s", minDaemonReady)
 	}
 	if pod.Spec.NodeName != "" {
 		d.requeueAt(drain.LateAt(pod, before.Usual.Duration))

@@ -445,7 +445,7 @@ func (d *decision) addBlocked(b drain.Blocked) {
 	}
 	b.Since, b.Forces = since, d.rec.Request.OnTimeout == record.Force
 	d.notes.BlockedSince[key] = since
-	if b.IsSeenLastReady() { // the time that another obstacle blocked it does not count
+	if b.IsSeenLastReady() { // time in which another obstacle blocked the pod does not count
 		waits, waited := d.w.Notes.LastReadySince[key]
 		if !waited {
 			waits = d.w.Now

@@ -8,10 +8,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// DelegatedAsSurge returns a group that its cloud upgrades, with the record and the request by which this tool would upgrade it
-// with the cloud's own numbers. They are for a forecast of what the cloud does. The forecast begins at the start or, if
-// the cloud has added or drains nodes already, at that point. From Managed it keeps only whether the cloud terminates
-// nodes first. A cloud respects budgets, but does not check whether workloads recover.
+// DelegatedAsSurge describes the upgrade of a group by its own cloud as a surge of this tool, for a forecast: it returns the
+// group, with the record and the request that have the cloud's own numbers. The forecast begins at the start or, if the cloud
+// has added or drains nodes already, at that point. From Managed it keeps only whether the cloud terminates nodes first. A
+// cloud respects budgets, but does not check whether workloads recover.
 func DelegatedAsSurge(group nodegroup.Group, rec *record.Record, req record.Request) (nodegroup.Group, record.Record, record.Request) {
 	group.Managed, group.Quiesce, group.Refusal = &nodegroup.Managed{TerminateFirst: group.Managed.TerminateFirst}, nil, ""
 	req.Strategy, req.NoImplicitBudgets, req.IgnoreUnready = record.Surge, true, []string{record.AllWorkloads}

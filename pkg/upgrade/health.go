@@ -22,8 +22,7 @@ const (
 	// minUnhealthyLimit is how long a workload may be unhealthy before the upgrade stops, whatever its
 	// pods usually take.
 	minUnhealthyLimit = 5 * time.Minute
-	// lateKept is the longest time for which a pod may be ready between two times of being late. If it is late again
-	// within that time, both count as one.
+	// lateKept is how long a late pod must stay ready so that its next lateness counts as a new one.
 	lateKept = time.Minute
 	// creationPatience is how long a controller may take to create a missing pod.
 	creationPatience = 5 * time.Second
@@ -91,8 +90,8 @@ func (d *decision) examineWorkloads() {
 	}
 }
 
-// isWhole reports whether the workload needs no closer look: all of its pods exist and will probably stay ready, and
-// more than one is ready. Most workloads are whole most of the time.
+// isWhole reports whether the workload needs no closer look: all of its pods exist and will probably stay ready, and more than one
+// is ready. That is true for most workloads most of the time.
 func (h *workloadHealth) isWhole() bool {
 	b, r := &h.before, h.replicas
 	return r != nil && r.Ready > 1 && r.Ready >= b.Ready && !r.MayBeUnsettled() && h.countMissing() <= 0 &&
@@ -236,7 +235,7 @@ func (d *decision) recordWorkloads(m *nodegroup.Member) {
 	known := d.workloadsToChange()
 	leaving := map[string]bool{}
 	view := d.classifyPodsOf(m)
-	for _, pod := range slices.Concat(view.Evict, view.Held) { // those that are held may be deleted at the end
+	for _, pod := range slices.Concat(view.Evict, view.Held) { // held pods may be deleted at the end
 		r := d.w.Workloads.Of(pod)
 		if r == nil {
 			continue
@@ -245,7 +244,7 @@ func (d *decision) recordWorkloads(m *nodegroup.Member) {
 		w := known[r.String()]
 		if w.Usual.Duration == 0 {
 			if took, tells := r.ReadyTime(); tells {
-				w.Usual.Duration = max(took, time.Millisecond) // 0 is not known
+				w.Usual.Duration = max(took, time.Millisecond) // 0 would mean unknown
 			}
 		}
 		if w.Ready+w.Scaled == 0 && !record.IsInDrain(d.rec.Nodes[w.Canary].State) {
@@ -344,11 +343,11 @@ func (d *decision) checkLastReady(h *workloadHealth) (u unhealthy, faulty bool) 
 		case pod == last:
 			continue
 		case drain.IsGated(pod):
-			return unhealthy{}, false // it waits on purpose
+			return unhealthy{}, false // the gated pod waits on purpose
 		case drain.Ready(pod) && drain.HasRestarted(pod):
 			why = drain.DescribeUnsettled(pod, d.w.Now)
 		case drain.Ready(pod):
-			return unhealthy{}, false // it has just come up
+			return unhealthy{}, false // the pod has just become ready
 		case pod.Spec.NodeName == "":
 			why = d.whyLate(pod, h) // a new node of the group may be booting
 		}
@@ -438,7 +437,7 @@ func (d *decision) firstUnready(h *workloadHealth) (first *corev1.Pod) {
 // decision for when that pod is late.
 func (d *decision) expectMorePods(h *workloadHealth) (expected bool) {
 	if h.countMissing() > 0 || h.replicas == nil {
-		return true // findShortfall reports it when it is late
+		return true // if the pod becomes late, findShortfall reports it
 	}
 	return slices.ContainsFunc(h.replicas.Unready(), func(pod *corev1.Pod) bool { return d.cameDuringUpgrade(pod) || d.expectReadinessOnKeptNode(pod, h) })
 }
@@ -459,7 +458,7 @@ func (d *decision) expectReadinessOnKeptNode(pod *corev1.Pod, h *workloadHealth)
 // findShortfall returns why the workload has fewer ready pods than it should have. late is false while they may still become
 // ready in time. If several pods are late, it names the first.
 func (d *decision) findShortfall(h *workloadHealth) (u unhealthy, late bool) {
-	missing, refused := d.whyMissing(h) // called even if a pod is late: it notes since when pods are missing
+	missing, refused := d.whyMissing(h) // called even if a pod is late, because it notes since when pods are missing
 	replaced, coming := d.findRepeatedlyEnding(h)
 	if pod, why, first := d.findLatePod(h); pod != nil {
 		u := d.describeShortfall(h, pod, why)
@@ -495,7 +494,7 @@ func (d *decision) whyNoSuccessor(h *workloadHealth) string {
 	}
 	switch {
 	case h.ready < h.replicas.Ready:
-		return "" // a ready pod counts soon
+		return "" // a ready pod will soon count as settled
 	case len(unready) > 0:
 		return "none of its new pods is on a node that stays"
 	default:
@@ -545,7 +544,7 @@ func (d *decision) addUnhealthy(u unhealthy, usual time.Duration) {
 	case isSettled(r, spell.Pod, usual, d.w.Now) && !u.uncreated: // each of the pods that start one after the other has its own time
 		spell = Spell{Since: u.first.since, Pod: u.first.uid, Earlier: append(slices.Clone(spell.Earlier), spell.Pod)}
 	case !slices.ContainsFunc(r.Pods, func(pod *corev1.Pod) bool { return pod.UID == spell.Pod }):
-		spell.Pod = u.first.uid // another pod took its place and has the remaining time
+		spell.Pod = u.first.uid // the late pod is gone: the next late pod only has the time that is left
 	}
 	u.Since = spell.Since.Add(d.w.Idle)
 	if u.Since.After(d.w.Now) {

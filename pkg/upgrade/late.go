@@ -58,7 +58,7 @@ func (d *decision) findRepeatedlyEnding(h *workloadHealth) (why string, coming l
 	d.notes.Starting[h.name] = next
 	d.requeueAt(next.Late)
 	if next.Ended < 2 || next.Roomless || d.w.Now.Before(next.Late) {
-		return "", latePod{} // a single one may have been lost with its node
+		return "", latePod{} // a single pod may have been lost with its node
 	}
 	return "its new pods exit before they are ready, one after the other", latePod{uid: next.Pod, since: next.Late}
 }
@@ -66,7 +66,7 @@ func (d *decision) findRepeatedlyEnding(h *workloadHealth) (why string, coming l
 // followStartingPod returns the noted pod while it is still starting, and after that the pod that is starting in its
 // place. found is false if there is none.
 func (d *decision) followStartingPod(h *workloadHealth) (next StartingPod, found bool) {
-	replicas := cmp.Or(h.replicas, &drain.Replicas{}) // it is nil if the workload has no pod now
+	replicas := cmp.Or(h.replicas, &drain.Replicas{}) // Named returns nil if the workload has no pod now
 	next, found = d.findStartingPod(replicas, h.before.Usual.Duration)
 	noted, was := d.w.Notes.Starting[h.name]
 	if !was {
@@ -83,7 +83,7 @@ func (d *decision) followStartingPod(h *workloadHealth) (next StartingPod, found
 		return StartingPod{Pod: noted.Pod, Late: drain.LateAt(replicas.Pods[i], h.before.Usual.Duration)}, true
 	case i >= replicas.Ready:
 		return noted, true
-	case i < 0 && !found: // the next one is not there yet, or no node takes it
+	case i < 0 && !found: // the next pod is not created yet, or no node takes it
 		noted.Roomless = slices.ContainsFunc(replicas.Unready(), func(pod *corev1.Pod) bool { return pod.Spec.NodeName == "" && d.cameDuringUpgrade(pod) })
 		return noted, true
 	case i < 0:
@@ -197,8 +197,8 @@ func (d *decision) patienceForRoom(inFlight int) (patience time.Duration, ends b
 	}
 }
 
-// ownersPatience is patienceForRoom for a group whose owner replaces each node that leaves. Until a node has left, no
-// room is expected, because the next node may have to wait for this pod.
+// ownersPatience is patienceForRoom for a group whose owner replaces each removed node. While no node is in flight or
+// missing, no replacement is expected, because the start of the next node may have to wait for this pod.
 func (d *decision) ownersPatience(inFlight int, lacking bool) (patience time.Duration, ends bool) {
 	moving := inFlight > 0 || (lacking && len(d.count.pending) > 0)
 	if (moving || lacking) && d.rec.Request.WaitReplacement {

@@ -71,7 +71,7 @@ func (d *decision) drainNode(name string, n record.NodeRecord, m *nodegroup.Memb
 	d.followTargets(name, m, view)
 	if view.countPodsLeft() == 0 {
 		d.awaitSettled(name, n, m)
-		if n = d.rec.Nodes[name]; record.IsInDrain(n.State) { // otherwise it is given up in this step
+		if n = d.rec.Nodes[name]; record.IsInDrain(n.State) { // otherwise this step gives the node up
 			d.markDrainStarted(n, m)
 		}
 		return
@@ -123,7 +123,7 @@ func (d *decision) deleteRemaining(name string, n record.NodeRecord, m *nodegrou
 	kept := 0
 	for _, pod := range slices.Concat(view.Held, view.Evict) {
 		if pod.CreationTimestamp.After(over) {
-			continue // it replaces a deleted pod, and so would the next: it ends with the machine
+			continue // it replaces a deleted pod, and deleting it would only create another: it ends with the machine
 		}
 		kept++
 		d.addAction(schedule.Deletion{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: name, Grace: d.phase.cappedGrace(pod)})
@@ -178,7 +178,7 @@ func (d *decision) awaitSettled(name string, n record.NodeRecord, m *nodegroup.M
 			return
 		}
 		if m.Node.Annotations[nodemark.AnnotationDeadline] != nodemark.FormatTime(n.Deadline) {
-			return // the start of this drain must be on the node before its machine goes
+			return // the node must show the start of this drain before its machine is terminated
 		}
 	}
 	d.phase.onEmpty(d, name, n, m)

@@ -46,8 +46,8 @@ func (d *decision) needsNoFence(m *nodegroup.Member) bool {
 }
 
 // holdNodes keeps autoscalers from removing nodes: new nodes, which look unneeded until pods have moved to them, and
-// outdated nodes that are kept for a rollback (GKE G42). Nothing waits for it, because an autoscaler that is faster
-// does no harm (E61).
+// outdated nodes that are kept for a rollback (GKE G42). The upgrade does not wait for the holds, because an autoscaler
+// that removes such a node first does no harm (E61).
 func (d *decision) holdNodes() {
 	if d.phase.held == noneHeld || d.w.Group.Can.Refill == nodegroup.RefillByUser {
 		return
@@ -89,8 +89,8 @@ func (d *decision) willHold() bool {
 	return slices.ContainsFunc(d.w.Members, func(m nodegroup.Member) bool { return d.lacksHold(&m) && nodemark.HasTaint(m.Node, notReadyTaint()) })
 }
 
-// findUnheld returns a node that autoscalers must still be kept from; "" for none. It prefers a node for which that was
-// refused permanently, and returns the reason.
+// findUnheld returns a node that autoscalers may not remove but that is not held yet; "" for none. It prefers a node
+// whose hold was refused permanently, and returns the reason.
 func (d *decision) findUnheld() (node, refusal string) {
 	for m := range d.eachUnheld {
 		node = m.Name()

@@ -13,7 +13,8 @@ import (
 // the step before. A process passes the same Memo with each World. Without one the decisions are the same. The zero
 // value is ready for use. It is not safe for concurrent use.
 //
-// It recognises pods by their slice, so neither a slice of pods nor a pod may be changed once a step has seen it.
+// It recognises unchanged pods by their slice, so callers must not change a slice of pods, or a pod in it, that a step
+// has seen.
 type Memo struct {
 	nodes map[string]*podsMemo
 	// daemonSets are all DaemonSets that were seen. placeOf holds their indexes.

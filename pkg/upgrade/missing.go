@@ -58,12 +58,12 @@ func (d *decision) whyMissing(h *workloadHealth) (why string, refused bool) {
 	case !read:
 		return ", and the wanted number was not read yet", false
 	case controller.Unread == "" && controller.Read.Before(late):
-		return "", false // the API server may have refused a pod since the controller was read
+		return "", false // the API server may have refused a pod after the controller was read
 	}
 	if kept := d.findPodKeptByFinalizers(h.Workload); kept != nil {
 		return describeFinalizers(kept), false
 	}
-	controller.Refused = "" // the refusal is older than the lack
+	controller.Refused = "" // the refusal was read before pods were missing
 	return describeRefusal(controller), false
 }
 
@@ -75,7 +75,7 @@ func (d *decision) noteMissing(h *workloadHealth) time.Time {
 	case h.scaledBack.IsZero():
 		since = d.w.Now
 	default:
-		since = h.scaledBack // the reading that shows the lack may name its reason, too
+		since = h.scaledBack // the reading that shows the missing pods may also give the reason
 	}
 	d.notes.MissingSince[h.name] = since
 	return since

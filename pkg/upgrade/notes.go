@@ -75,8 +75,8 @@ type Notes struct {
 }
 
 // Spell is the time for which a workload has not recovered. Since is when Pod, the first late pod, became late. If that
-// pod becomes ready and another is late, Pod and Since change to the other one. Each pod restarts the time at most once,
-// because pods may crash in turn.
+// pod becomes ready while another is late, Pod and Since change to the other pod. Each pod restarts the time at most
+// once, because pods may crash in turn.
 type Spell struct {
 	Since time.Time
 	// Pod is the UID of the late pod with which the time started; "" if the pod was not created.
@@ -90,7 +90,7 @@ type Spell struct {
 type StartingPod struct {
 	Pod  types.UID
 	Late time.Time
-	// Ended counts the pods before it that ended before they were ready.
+	// Ended counts the earlier pods that ended before they were ready.
 	Ended int
 	// Roomless is true if the pod has ended and the next one has no node. Late moves by that time, because the next pod
 	// may be waiting for a node that boots.
@@ -115,7 +115,7 @@ func (n *Notes) carriedOver() Notes {
 		Memory:  n.Memory,
 		At:      n.At,
 	}
-	c.Leaving = nil // without a plan no departures are seen
+	c.Leaving = nil // without a plan of evictions no step sees pods leave
 	if c.Yielded == nil {
 		c.Yielded = map[string]time.Duration{}
 	}

@@ -41,10 +41,11 @@ type outbox struct {
 	awaited, unscaled []drain.Workload
 	// choosing is true once the decision has looked for a node to start.
 	choosing bool
-	// wake is when the runner decides again if nothing happens before. due is the earliest time that anything
-	// requested. It is zero if nothing did; wake is then only the regular look. The simulator skips regular looks.
+	// wake is when the runner decides again if nothing happens before. due is the earliest time that a part of the
+	// decision requested. It is zero if none did: wake is then only the next regular decision, which the simulator
+	// skips.
 	wake, due time.Time
-	// poll is how often the cloud is read until then, 0 for rarely.
+	// poll is how often the cloud is read until the next decision, 0 for rarely.
 	poll     time.Duration
 	targets  TargetWatch
 	finished bool

@@ -64,8 +64,8 @@ func RebuildRecord(w World) (record.Record, error) {
 	return rec, nil
 }
 
-// CountFencedByRun counts the fenced nodes of the run, on which a rebuilt record rests. With 0 it rests only on
-// annotations, which each node can write itself.
+// CountFencedByRun counts the fenced nodes of the run, whose marks a rebuilt record relies on. If there are none, the record
+// relies on annotations only, which each node can write itself.
 func CountFencedByRun(w *World, run string) int {
 	n := 0
 	for _, m := range w.listMarkedMembers() {
@@ -99,9 +99,9 @@ func (w *World) isFenced(m *nodegroup.Member) bool {
 	return m.Node.Annotations[nodemark.AnnotationRun] != "" && nodemark.HasTaint(m.Node, nodegroup.FenceTaint(w.Group.Provider))
 }
 
-// agreeOnBaseline returns what all of the nodes say about the group before the run. It returns an error that is ErrBaselineLost
-// if one says nothing or differs. The suspended processes are those that any node names: more may have been suspended
-// after the first node was marked.
+// agreeOnBaseline returns the state of the group before the run, as the annotations of all nodes show it. It returns an error
+// that is ErrBaselineLost if a node has no such annotation or a different one. The result has the suspended processes of all
+// nodes, because more may have been suspended after the first node was marked.
 func agreeOnBaseline(witnesses []*nodegroup.Member, run string) (nodemark.GroupBaseline, error) {
 	var agreed nodemark.GroupBaseline
 	var suspended []string
@@ -124,8 +124,8 @@ func agreeOnBaseline(witnesses []*nodegroup.Member, run string) (nodemark.GroupB
 	return agreed, nil
 }
 
-// adoptDraining adds a node in drain to the record. Its deadline is the one on the node, limited to what the request
-// allows. The order in which nodes were started is unknown, so the node with the earliest deadline goes first.
+// adoptDraining adds a node in drain to the record. The deadline comes from the node, and is at most the request's drain
+// timeout from now. The order in which nodes were started is unknown, so the node with the earliest deadline goes first.
 func adoptDraining(r *record.Record, m *nodegroup.Member, w *World) {
 	if !m.Outdated || m.Instance.State == nodegroup.InstanceLeaving || !w.isFenced(m) {
 		return

@@ -40,10 +40,10 @@ func (d *decision) unfenceRenewedNode(m *nodegroup.Member) (done bool) {
 	if fenced {
 		action := nodemark.Unfence{NodeVersion: nodemark.VersionOf(m.Node)}
 		if d.rec.Stopping == "" && d.isRefused(action) {
-			return true // the report names it
+			return true // the final message names the refused action
 		}
 		d.addAction(action)
-		return d.isRefused(action) // a stop skips it and names it
+		return d.isRefused(action) // a stop skips the refused action and names it
 	}
 	// Without the fence the node is as it was before the upgrade, and may have its owner's cordon or taints. The
 	// control plane's not-ready taint is neither: it disappears a moment after the node is Ready.

@@ -33,10 +33,9 @@ func (d *decision) carryOverSurge() (done bool) {
 	return true
 }
 
-// preexistingOnRollback returns the names of the members that have the wanted revision at the start of the rollback,
-// without nodes that are still starting. It counts starting nodes, and instances that are not launched yet, in arriving
-// by ledger zone. Instances from before the upgrade that never had a node are included, because they look like added
-// ones.
+// preexistingOnRollback returns the names of the members that have the wanted revision at the start of the rollback, without
+// nodes that are still starting. It counts the starting nodes, and the instances that are not launched yet, by ledger zone in
+// arriving. The names include instances from before the upgrade that never had a node, because they look like added ones.
 func (d *decision) preexistingOnRollback(arriving map[string]int) []string {
 	unseen := d.countNotYetVisible()
 	d.bookKeeper().MoveMissingToArriving(unseen, arriving)
@@ -86,9 +85,9 @@ func AbortKeepsBoth(r *record.Record) bool {
 	return r.UndoVerb() == "" && phaseOf(r).keepsAllOnStop && Allows(r, record.VerbRollback) == nil
 }
 
-// RollbackTarget returns the revision that a rollback goes to, in the form that --to takes. If the group is observed with it,
-// Outdated means having the newer revision. It returns an error if there is no upgrade to roll back, or no known
-// revision to go to (GKE G28: a completed upgrade is not rolled back).
+// RollbackTarget returns the revision that a rollback goes to, in the form that --to takes. A caller that reads the group
+// with this target gets the nodes of the newer revision as outdated. It returns an error if there is no upgrade to roll back,
+// or no known revision to go to (GKE G28: a completed upgrade is not rolled back).
 func RollbackTarget(r *record.Record) (to string, err error) {
 	switch {
 	case r.Run == "":

@@ -45,11 +45,11 @@ func (d *decision) chooseNextNode() *nodegroup.Member {
 	}
 	waiting := make([]schedule.Node, 0, len(candidates))
 	for _, m := range candidates {
-		waiting = append(waiting, d.scheduleNode(m.Name(), m))
+		waiting = append(waiting, d.nodeForSchedule(m.Name(), m))
 	}
 	next := d.plan.NextNode(waiting, func(yield func(schedule.Node) bool) {
 		for _, m := range d.count.pending {
-			if !yield(d.scheduleNode(m.Name(), m)) {
+			if !yield(d.nodeForSchedule(m.Name(), m)) {
 				return
 			}
 		}
@@ -76,10 +76,10 @@ func (d *decision) planEvictions(givenUp string) *schedule.Plan {
 		in.Movable = d.w.Movable
 	}
 	started := d.rec.StartedNames()
-	in.Draining = make([]schedule.Node, 0, len(started)+1) // and a node that is started now
+	in.Draining = make([]schedule.Node, 0, len(started)+1) // the upgrade may also start a node in this step
 	for _, name := range started {
 		if m := d.count.byName[name]; m != nil && record.IsInDrain(d.rec.Nodes[name].State) {
-			node := d.scheduleNode(name, m)
+			node := d.nodeForSchedule(name, m)
 			if name == givenUp {
 				node.Stage = schedule.Evicting
 			}
@@ -97,7 +97,7 @@ func (d *decision) budgetsToKeep() drain.Budgets {
 	return d.w.Budgets.WithLastReady(d.w.Workloads)
 }
 
-func (d *decision) scheduleNode(name string, m *nodegroup.Member) schedule.Node {
+func (d *decision) nodeForSchedule(name string, m *nodegroup.Member) schedule.Node {
 	n := d.rec.Nodes[name]
 	return schedule.Node{Name: name, Leavers: d.classifyPodsOf(m).Leavers, Stage: d.stages[name], Began: n.Began, Deadline: n.Deadline}
 }
@@ -148,8 +148,8 @@ func (d *decision) whyUnready(in drain.Obstacle, w drain.Workload) string {
 	return d.unhealthy[i].String()
 }
 
-// addRefusal adds to the obstacle of a pod that is being moved why the API server refuses the pod that will take over.
-// It requests that the controller is read for that.
+// addRefusal adds to the obstacle of a pod that is being moved why the API server refuses the pod's replacement. To find
+// that out, it requests a reading of the controller.
 func (d *decision) addRefusal(in drain.Obstacle, w drain.Workload) drain.Obstacle {
 	if r := d.w.Workloads.Named(w); in.Kind != drain.Moving || r == nil || len(r.Unready()) > 0 {
 		return in

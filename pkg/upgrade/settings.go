@@ -27,7 +27,7 @@ type Settings struct {
 	Batch     *nodegroup.Quantity
 	BatchSoak *time.Duration
 	Soak      *time.Duration
-	// WaitForDrain is for the strategy AutoscaledBlueGreen only.
+	// WaitForDrain is the wait between the fence and the drain. It is for the strategy AutoscaledBlueGreen only.
 	WaitForDrain *time.Duration
 	DrainTimeout *time.Duration
 	Settle       *time.Duration
@@ -112,7 +112,7 @@ func (s *Settings) checkIgnored() error {
 // minimal is EKS's update strategy that adds no nodes (EKS E09).
 const minimal = "minimal"
 
-// UpdateStrategies returns EKS's names for whether nodes are added first (EKS E09).
+// UpdateStrategies returns EKS's names for adding nodes first and for terminating nodes first (EKS E09).
 func UpdateStrategies() []string { return []string{"default", minimal} }
 
 // checkUpdateStrategy returns an error for an update strategy that EKS does not have, or that contradicts other
@@ -166,8 +166,8 @@ func (s Settings) ResolveRequest(group *nodegroup.Group, size, outdated int) (re
 }
 
 // resolveWidth completes the request for a surge upgrade: how many nodes are added, and how many are upgraded at once.
-// GKE's numbers are those of a zone. One zone has its turn at a time, so the same numbers apply to the whole group (GKE
-// G10, G12, G14).
+// GKE's numbers are per zone. They also apply to the whole group, because one zone is upgraded at a time (GKE G10, G12,
+// G14).
 func (s Settings) resolveWidth(req record.Request, group *nodegroup.Group, size, outdated int) (record.Request, error) {
 	unavailable := valueOrDefault(s.MaxUnavailable, defaultsOf(req.Like).maxUnavailable)
 	surge := valueOrDefault(s.MaxSurge, nodegroup.Quantity{N: 1})

@@ -68,7 +68,7 @@ func checkGroupShortLived(group *nodegroup.Group, _ *record.Request, _ int) erro
 }
 
 // awaitExpiry waits until no outdated node is left or a week is over, and lists the nodes that are left. A process that
-// does not stay lists them and exits; the same command looks again later.
+// does not stay lists them and exits, and the same command checks again later.
 func (d *decision) awaitExpiry() (done bool) {
 	if !d.setRevision() {
 		return false

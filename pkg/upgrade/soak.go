@@ -19,7 +19,7 @@ const (
 func (d *decision) soakFor(length time.Duration) (over bool) {
 	s := &d.rec.Soak
 	switch {
-	case !s.Until.IsZero(): // it is running, or was completed while it was paused
+	case !s.Until.IsZero(): // the soak is running, or was completed while it was paused
 	case s.Left.Duration > 0:
 		s.Until = d.w.Now.Add(s.Left.Duration)
 	default:

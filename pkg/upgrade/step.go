@@ -20,8 +20,7 @@ type Step struct {
 	Actions []nodegroup.Action
 	// Blocked lists the obstacles that keep nodes from going on. They are data, never errors.
 	Blocked []drain.Blocked
-	// Wake is the latest moment for the next step, if no change is observed before. It is never zero while the upgrade
-	// runs.
+	// Wake is when the next step is due if no change is observed before. It is never zero while the upgrade runs.
 	Wake time.Time
 	// Due is the next moment that is known to matter, such as the end of a wait or of a limit. Until then, only a
 	// change would lead to another step. It is zero if no such moment is known.
@@ -29,7 +28,7 @@ type Step struct {
 	// Poll is how often to read the provider, which has no watch, while an action of the upgrade is under way there. It
 	// is 0 if none is.
 	Poll time.Duration
-	// Targets are the load balancer targets to read.
+	// Targets says which load balancer targets to read, and how often.
 	Targets TargetWatch
 	// Awaited are the workloads whose pods the upgrade waits for. Unscaled are the workloads that have fewer pods than
 	// before; their controllers must be read repeatedly.

@@ -26,9 +26,9 @@ func (d *decision) setUpGroup() (done bool) {
 	return !d.rec.Rollback || d.carryOverSurge()
 }
 
-// setRevision points the group at the wanted revision and reports whether it is. Otherwise every new node would be
-// outdated and would be replaced too, without end. This happens after --replan to another target, or when another
-// process pointed the group elsewhere.
+// setRevision points the group at the wanted revision and reports whether it is. If the group pointed elsewhere, every
+// new node would be outdated and would be replaced too, without end. That happens after --replan to another target, or
+// when another process changed the group.
 func (d *decision) setRevision() (done bool) {
 	wanted := d.w.Group.Wanted
 	if wanted.ID == d.w.Group.Pointed.ID {
@@ -59,7 +59,7 @@ func (d *decision) addSurge() (done bool) {
 	d.applyDecision(d.bookKeeper().KeepSurgeLaunched())
 	surge := d.rec.Ledger.SurgeWanted(d.count.Left)
 	if surge > 0 && !d.bookKeeper().IsSurgeUsable(surge) && !d.isSurgeLaunched(surge) {
-		d.pollCloudSoon(describeNew(surge, min(surge, d.count.Usable)) + d.describeUnusableNewNode())
+		d.pollCloudSoon(describeNewNodes(surge, min(surge, d.count.Usable)) + d.describeUnusableNewNode())
 		since := d.rec.LastChange()
 		deadline := since.Add(d.rec.Request.BootTimeout.Duration)
 		if d.rec.Ledger.OpenLaunches() > 0 && d.count.Usable >= surge {
@@ -74,8 +74,8 @@ func (d *decision) addSurge() (done bool) {
 	return true
 }
 
-// describeNew returns how many new nodes the upgrade waits for, and how many of them are ready.
-func describeNew(surge, ready int) string {
+// describeNewNodes returns how many new nodes the upgrade waits for, and how many of them are ready.
+func describeNewNodes(surge, ready int) string {
 	if surge == 1 {
 		return fmt.Sprintf("1 new node, %d ready", ready)
 	}
@@ -124,7 +124,7 @@ func (d *decision) scaleDownGroup() (done bool) {
 func (d *decision) concludeUpgrade() {
 	if !d.awaitWorkloads() {
 		if d.w.Group.Can.Resize && (d.rec.Ledger.PendingLaunches() > 0 || d.countUnavailable() > 0) {
-			d.awaitReplacement() // they may need a node that was lost during the upgrade
+			d.awaitReplacement() // their pods may need a node that was lost during the upgrade
 		}
 		return
 	}

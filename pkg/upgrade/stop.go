@@ -23,7 +23,7 @@ func (d *decision) bringToRest() {
 	rested = d.returnSurgeAndMaximum() && rested
 	rested = d.resumeProcesses() && rested
 	if rested {
-		d.leftOut = append(d.leftOut, d.w.listRefused()...) // an answer may arrive after the stop began
+		d.leftOut = append(d.leftOut, d.w.listRefused()...) // a request may have been refused after the stop began
 		d.rec.Result, d.rec.Ended = d.rec.Stopping, d.w.Now
 		kept := ""
 		if d.returnsSurge() {

@@ -30,8 +30,7 @@ type strategy struct {
 	stop, undo func(*decision)
 }
 
-// phase is one part of a strategy. The rest of the package knows a phase by these properties only: no other file
-// compares its name.
+// phase is one part of a strategy. Other files use only these properties of a phase and never compare its name.
 type phase struct {
 	name record.Phase
 	// run makes the next step and reports whether the phase is complete.
@@ -60,7 +59,7 @@ type phase struct {
 	// process that resumes the upgrade during the wait has work to do.
 	waitsUntil    string
 	hasWorkInWait bool
-	// held selects the nodes that autoscalers must not remove in the phase.
+	// held selects the nodes that autoscalers may not remove in the phase.
 	held holding
 	// givesBackSurge is true if the phase gives back the added nodes. If the target moves, the upgrade begins again.
 	givesBackSurge bool
@@ -81,7 +80,7 @@ func (p phase) processesToSuspend(group *nodegroup.Group) []string {
 	return group.Quiesce
 }
 
-// holding says which nodes are held against autoscalers.
+// holding is the set of nodes that autoscalers may not remove.
 type holding int
 
 const (

@@ -11,8 +11,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// returnSurge terminates, with shrinking, the added nodes that carry no pods a user would miss. The others stay, and
-// remain in the ledger.
+// returnSurge terminates, with shrinking, the added nodes whose pods all end with their node. The others stay, and remain
+// in the ledger.
 func (d *decision) returnSurge() (done bool) {
 	if l := &d.rec.Ledger; l.ConfirmedSurge() > 0 && !d.w.Group.IsFreshAfter(l.Changed()) {
 		d.pollCloudSoon("")
@@ -38,7 +38,7 @@ func (d *decision) returnSurge() (done bool) {
 	}
 	given := d.rec.Ledger.ConfirmedSurge()
 	if d.followReturns(); d.rec.Ledger.ConfirmedSurge() > given {
-		d.requeueNow() // a node that was taken back may be owed now
+		d.requeueNow() // a node whose termination did not happen may have to be given back again
 		return false
 	}
 	return d.awaitRemovals() && (!needed || d.w.isDeadlinePassed(d.rec.LastChange().Add(d.rec.Request.BootTimeout.Duration)))
@@ -53,8 +53,8 @@ func (d *decision) isSurplusNode(m *nodegroup.Member) bool {
 	return d.rec.Ledger.OwesNode(d.rec.Ledger.ZoneOf(m.Zone()))
 }
 
-// claimReplacement reports whether a new node replaces a removed node whose own replacement is not ready. A node that is
-// not needed counts as gone from then on.
+// claimReplacement reports whether the group needs the new node in place of a removed node whose replacement is not ready.
+// If not, claimReplacement subtracts the node from the counts, so that the next call does not count on it.
 func (d *decision) claimReplacement(m *nodegroup.Member) (needed bool) {
 	if !d.w.isUsable(m, &d.rec) {
 		return false
@@ -67,8 +67,8 @@ func (d *decision) claimReplacement(m *nodegroup.Member) (needed bool) {
 	return false
 }
 
-// addedMembers returns the new nodes. It returns none while they cannot be told apart: after the target moved, or while
-// a rollback has not carried over the ledger yet.
+// addedMembers returns the new nodes. It returns none while new nodes cannot be distinguished from old ones: after the
+// target moved, or while a rollback has not carried over the ledger yet.
 func (d *decision) addedMembers() []*nodegroup.Member {
 	if d.w.Group.Wanted.ID != d.rec.Target.ID || (d.rec.Rollback && d.rec.Phase == record.PhaseSetup) {
 		return nil
@@ -84,9 +84,9 @@ func (d *decision) followReturns() {
 	}
 }
 
-// followReturn follows the termination of a node that is given back. Such a node does not count as replaced. The node is
-// kept if the group still has it and any of these holds: it carries pods by now, the upgrade continues, or it is not a
-// new node. In the last case an upgrade that is being undone decided the termination.
+// followReturn follows the termination of a node that is given back. Such a node does not count as replaced. If the group
+// still has the node, the node is kept in three cases: it has got pods, the upgrade continues, or it is outdated now
+// because the upgrade that decided the termination is being undone.
 func (d *decision) followReturn(name string) {
 	m := d.count.byName[name]
 	n := d.rec.Nodes[name]

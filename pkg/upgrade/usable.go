@@ -24,8 +24,8 @@ type tolerances map[corev1.Taint]*corev1.Pod
 // pod does.
 type deviceUsers map[corev1.ResourceName]*corev1.Pod
 
-// isUsable reports whether the member can take the pods that must move. A node that has the fence, or the rest of a
-// fence that a user removed, is not usable until it is seen without.
+// isUsable reports whether the member can take the pods that must move. A node with the fence, or with a part of it after
+// a user removed the rest, is not usable.
 func (w *World) isUsable(m *nodegroup.Member, rec *record.Record) bool {
 	if !w.Group.IsUsable(m) || rec.OwnsFence(m) {
 		return false

@@ -149,9 +149,9 @@ func (d *decision) awaitReplacement() {
 	since, read := d.rec.LastChange(), d.w.Group.Observed
 	if d.w.Group.Can.Refill == nodegroup.RefillByUser {
 		if d.count.Fresh-d.count.Usable < d.countUnavailable() {
-			return // a user may bring the next one at any time
+			return // a user may add the next node at any time
 		}
-		since, read = d.noteClosedSince(), d.w.Now // nodes are watched
+		since, read = d.noteClosedSince(), d.w.Now // a watch shows new nodes
 	}
 	deadline := since.Add(d.rec.Request.BootTimeout.Duration)
 	if !d.w.Now.Before(deadline) && !read.Before(deadline) {
@@ -226,7 +226,7 @@ func (d *decision) startNode(m *nodegroup.Member) {
 	d.requeueAt(d.w.Now.Add(time.Second))
 	d.advanceNode(m.Name())
 	if record.IsInDrain(d.rec.Nodes[m.Name()].State) {
-		d.plan.AddNode(d.scheduleNode(m.Name(), m))
+		d.plan.AddNode(d.nodeForSchedule(m.Name(), m))
 	}
 }
 
@@ -299,8 +299,7 @@ func (d *decision) assignTurn() {
 	d.bookKeeper().AssignAllSurge(d.rec.Ledger.ZoneOf(d.rec.Turn))
 }
 
-// chooseTurnZone returns the zone whose turn it is. The turn does not pass while the zone has outdated nodes, or lacks
-// replacements.
+// chooseTurnZone returns the zone whose turn it is. The zone keeps its turn while it has outdated nodes or lacks replacements.
 func (d *decision) chooseTurnZone() string {
 	turn := d.rec.Turn
 	if d.count.pendingIn[turn] > 0 {

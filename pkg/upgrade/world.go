@@ -19,7 +19,7 @@ import (
 type World struct {
 	// Now is the wall clock.
 	Now time.Time
-	// Request is what the user asked for, with all defaults resolved.
+	// Request has the user's settings, with all defaults resolved.
 	Request record.Request
 	// Group is the node group as its cloud, or for the manual provider its labels, show it.
 	Group nodegroup.Group

@@ -16,7 +16,7 @@ type Recovery struct {
 	Ready int
 	// Usual is how long its pods usually take to become ready; 0 if not known.
 	Usual time.Duration
-	// Unhealthy is true while its new pods are missing or do not become ready. Its last ready pod stays until then.
+	// Unhealthy is true while its new pods are missing or do not become ready. Its last ready pod stays during that time.
 	Unhealthy bool
 	// Unproven is true until one of its pods became ready on a node that stays. Until then its pods leave only the node
 	// Canary; "" if there is none yet.
@@ -43,7 +43,8 @@ func (in *Input) usualOf(w drain.Workload) time.Duration {
 // guard counts the ready pods of a workload that are likely to stay ready; see drain.Replicas.IsUnsettled.
 type guard struct {
 	*drain.Replicas
-	// seen counts the ready pods that are likely to stay ready. left counts the ones without an eviction in flight.
+	// seen counts the ready pods that are likely to stay ready. left counts those of them that have no eviction in flight and
+	// no reserved one.
 	seen, left int
 	usual      time.Duration
 	now        time.Time

@@ -21,11 +21,11 @@ const (
 	// usualLag is how much longer a budget is closed than its pods take to become ready, because evictions, controllers,
 	// the scheduler and watches take time. These numbers are in docs/internals/eviction-order.md.
 	usualLag = 200 * time.Millisecond
-	// longestLag limits the lag that is learned from one budget, because other causes may have kept it closed.
+	// longestLag limits the lag that is learned from one budget, because other causes may have kept the budget closed.
 	longestLag = 5 * time.Second
 	// goneSteps is the smallest relative change of a termination time that is learned: a 64th.
 	goneSteps = 64
-	// justLeft is the age up to which a deletion counts as having begun when it was first seen: objects store whole
+	// justLeft is the largest age of a deletion that counts as begun when it was first seen, because objects store whole
 	// seconds.
 	justLeft = 2 * time.Second
 )
@@ -88,7 +88,7 @@ func (m *Memory) learnTerminationTimes(in *Input) {
 			if !seen {
 				departure = Departure{Owner: drain.ControllerOf(pod), Since: in.deletionTimeOf(pod)}
 				if begun := in.lastAttempt(pod).Begun; !begun.IsZero() {
-					departure.Since = begun // the pod takes a place in the window from then on
+					departure.Since = begun // from the eviction request on, the pod keeps its node in the window
 				}
 			}
 			m.Leaving[pod.UID] = departure
@@ -131,7 +131,7 @@ func (in *Input) deletionTimeOf(pod *corev1.Pod) time.Time {
 }
 
 // learnStatusLag learns how much longer a budget was closed than its pods took to become ready. It only uses budgets that
-// let a single pod be missing, because only those show which eviction reopened them.
+// allow a single missing pod, because only their reopening can be assigned to one eviction.
 func (p *Plan) learnStatusLag(pod *corev1.Pod) {
 	covering := p.in.Budgets.Covering(pod)
 	_, waited := p.in.Waited[string(pod.UID)]

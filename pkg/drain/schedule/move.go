@@ -43,7 +43,7 @@ func (p *Plan) moveByRestart(node *Node, pod *corev1.Pod) (moves bool) {
 	uid, why := p.in.Movable.FindDeployment(pod)
 	restart := Restart{Namespace: pod.Namespace, Deployment: replicas.Name, UID: uid, Pod: pod.UID, Node: node.Name}
 	attempt := p.in.Open[restart.Key()]
-	begun := !attempt.Begun.IsZero() // from then on the Deployment's controller deletes the pod
+	begun := !attempt.Begun.IsZero() // once the restart has begun, the Deployment's controller deletes the pod
 	if why != "" || isRestartGivenUp(attempt) || (!begun && !p.awaitOnlyReady(replicas, pod)) {
 		return false
 	}

@@ -15,8 +15,9 @@ import (
 // docs/internals/eviction-order.md.
 const minReopening = 50 * time.Millisecond
 
-// NextNode returns which of the waiting nodes to start, or "" if all would only lose time now. waiting is in the order of
-// starts if nothing else decides. ahead iterates over all pending nodes, and is read only as far as needed.
+// NextNode returns which of the waiting nodes to start, or "" if no pod of any of them could leave now. waiting is in the
+// order of starts for nodes that are otherwise equal. ahead iterates over all pending nodes, and is read only as far as
+// needed.
 //
 // The node that loses the least time at budgets is started; see queue and docs/internals/eviction-order.md. Nodes with a
 // pod that may never leave go last.
@@ -47,8 +48,8 @@ type queueBuilder struct {
 	queue
 	plan *Plan
 	pace *learned
-	// ahead yields the waiting nodes. left is the work that is left, once it is measured. Both are nil if nodes are
-	// drained one by one: then no node waits for a budget that another node uses.
+	// ahead yields the waiting nodes. left is the measured work that is left, nil before that. Both are nil if nodes are
+	// drained one by one, because then no node waits for a budget that another node uses.
 	ahead iter.Seq[Node]
 	left  *demand
 	// unbudgeted caches timeLeftOf.

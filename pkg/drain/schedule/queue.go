@@ -12,8 +12,8 @@ import (
 //
 // In the model, time passes only until budgets open and pods end. All times are relative to now.
 type queue struct {
-	// measure sets places, and left of every budget. It is called only when they are needed, because it takes long. It is
-	// nil if they are not measured.
+	// measure sets places, and left of every budget. It takes long, so it is called only when these are needed. It is nil
+	// if nothing is to be measured.
 	measure func()
 	// places estimates how long the waiting nodes take to drain if no budget delays them.
 	places time.Duration
@@ -49,14 +49,14 @@ type podEviction struct {
 	budget int
 	// gone is how long after its eviction the pod is gone.
 	gone time.Duration
-	// free is the pod if its owner has written no budget for it.
+	// free is the pod if no PodDisruptionBudget covers it, nil otherwise.
 	free *corev1.Pod
 }
 
 // chooseNext returns the index of the waiting node to start next. Of the nodes from which a pod could go now, it
-// chooses the one that loses the least time at budgets. If a budget needs longer than all waiting nodes, the upgrade
-// ends with that budget, so the difference is subtracted from the loss of its nodes. Among equals, it chooses the
-// node whose budgets need longest. It returns -1 if no pod of any node could go.
+// chooses the one that loses the least time at budgets. If a budget needs longer than all waiting nodes, that budget
+// decides when the upgrade ends, so the difference is subtracted from the loss of its nodes. Among equals, it chooses
+// the node whose budgets need longest. It returns -1 if no pod of any node could go.
 func (q *queue) chooseNext() int {
 	line := newTimeline(q)
 	var startable []int

@@ -21,12 +21,12 @@ const (
 	// EvictionsRetry; Kubernetes K06). See docs/internals/eviction-order.md.
 	minSpacing = 100 * time.Millisecond
 	maxSpacing = 400 * time.Millisecond
-	// present is the age up to which an answer is used to estimate the time of the next.
+	// present is the age up to which an answer is used to estimate how long the next one takes.
 	present = 5 * time.Second
 	// statusLag is how long a budget's status may take to show an accepted eviction, if the change itself was not seen.
 	statusLag = 2 * time.Second
-	// returnsAllowed is how many pods of a controller that came back to the fenced node are evicted again. After that its
-	// pods count as always coming back (EKS E51).
+	// returnsAllowed is how many pods of one controller are evicted from the fenced node after they came back to it. Its later
+	// pods stay, because they would come back too (EKS E51).
 	returnsAllowed = 1
 	// lastReadyLimit is the least time for which the last ready pod of a workload waits for another one.
 	lastReadyLimit = 2 * time.Minute
@@ -68,7 +68,7 @@ func (in *Input) isHiddenFromStatus(sent Eviction, a nodegroup.Attempt) bool {
 	}
 	young := a.InFlight || (accepted && in.Now.Before(a.Ended.Add(lag)))
 	if !young || (ofLastReady && !in.Budgets.CountsReady(sent.Workload, sent.UID)) {
-		return false // the usual case: it ended long ago
+		return false // usually the attempt ended long ago
 	}
 	return !in.isShownInStatus(sent, a)
 }
@@ -108,8 +108,8 @@ func (p *Plan) reserveForNode(place int) {
 	}
 }
 
-// selectPodsInTurn returns the pods to evict whose turn it is; pods that others need go last. After half of the node's
-// drain timeout all pods have their turn, because pods that are left at the end may be deleted without their budgets.
+// selectPodsInTurn returns the pods that may be evicted now: pods that others need go last. After half of the node's drain
+// timeout all pods may be evicted, because pods that are left at the end may be deleted without regard to their budgets.
 func (p *Plan) selectPodsInTurn(node *Node) []*corev1.Pod {
 	due := drain.PodsInTurn(node.Leavers, p.in.Facts)
 	if len(due) == len(node.Evict) {
@@ -138,7 +138,7 @@ func (p *Plan) reserveEviction(place int, pod *corev1.Pod) {
 	case p.in.mustWaitToRetry(attempt, prediction):
 		p.addBlocked(node, pod, obstacleOfDenial(attempt, budget))
 		p.decideAgainAt(attempt.NotBefore)
-	case prediction.Spends && prediction.Version != "" && !p.awaitEvictionSpacing(budget): // a budget with an object
+	case prediction.Spends && prediction.Version != "" && !p.awaitEvictionSpacing(budget): // a PodDisruptionBudget, not the one for a last ready pod
 		// The answer comes within milliseconds and leads to the next decision.
 	default:
 		eviction := Eviction{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: node.Name, BudgetVersion: prediction.Version, Workload: drain.WorkloadOf(pod), LastReady: last}

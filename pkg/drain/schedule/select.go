@@ -13,8 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// lookahead limits how many waiting nodes are read to find what decides when the upgrade ends. The upgrade is assumed to
-// end with them. See docs/internals/eviction-order.md.
+// lookahead limits how many waiting nodes are read to find the budgets that decide when the upgrade ends. The upgrade is
+// assumed to end with these nodes. See docs/internals/eviction-order.md.
 const lookahead = 256
 
 const (
@@ -29,7 +29,7 @@ type candidate struct {
 	// place is the index of its node in order of start.
 	place    int
 	priority priority
-	// room is how many such pods its budget lets be missing.
+	// room is how many of its pods the budget allows to be missing.
 	room int32
 }
 
@@ -39,9 +39,9 @@ type priority int
 const (
 	// critical is an eviction that uses a budget which decides when the upgrade ends.
 	critical priority = iota
-	// needed is an eviction of a node that has no blocked pods.
+	// needed is an eviction from a node without blocked pods.
 	needed
-	// idle is an eviction of a node that cannot be empty before another of its pods may leave.
+	// idle is an eviction from a node with a blocked pod: the node cannot be empty before that pod may leave.
 	idle
 )
 
@@ -55,9 +55,9 @@ func (c candidate) compareUrgency(other candidate) int {
 	return cmp.Or(cmp.Compare(c.priority, other.priority), byNode, cmp.Compare(c.room, other.room))
 }
 
-// selectEvictions returns the reserved evictions to send now, limited by how many may be in flight. Critical ones go
-// first, because time in which their budget is not used is lost. After that nodes are emptied in order of start: emptied
-// together, all would be late.
+// selectEvictions returns the reserved evictions to send now, limited by how many may be in flight. Critical evictions go
+// first, because time in which their budget is unused delays the end of the upgrade. The others go in the order in which
+// their nodes were started: if all nodes were emptied at the same rate, none would be empty soon.
 func (p *Plan) selectEvictions() []Eviction {
 	for i := range p.candidates {
 		p.rankEviction(&p.candidates[i])
@@ -101,7 +101,7 @@ func (p *Plan) rankEviction(c *candidate) {
 	}
 }
 
-// roomForPod returns how many pods like this one its budget lets be missing; all if no budget applies.
+// roomForPod returns how many pods the pod's budget allows to be missing; the largest number if the pod uses no budget.
 func (p *Plan) roomForPod(pod *corev1.Pod) int32 {
 	if covering := p.in.Budgets.Covering(pod); len(covering) == 1 && drain.Ready(pod) {
 		return p.roomOfBudget(covering[0])
@@ -109,8 +109,8 @@ func (p *Plan) roomForPod(pod *corev1.Pod) int32 {
 	return math.MaxInt32
 }
 
-// roomOfBudget returns how many pods the budget lets be missing while all others are healthy. It assumes that only pods
-// of nodes in drain are leaving.
+// roomOfBudget returns how many pods the budget allows to be missing while all others are healthy. It assumes that only
+// pods of nodes in drain are leaving.
 func (p *Plan) roomOfBudget(budget *drain.Budget) int32 {
 	if p.leaving == nil {
 		p.leaving = map[types.NamespacedName]int32{}
@@ -163,7 +163,7 @@ func (p *Plan) measureDemand(pace *learned, ahead iter.Seq[Node]) *demand {
 	return left
 }
 
-// addPods adds the pods' evictions. one is what each pod adds to its budget's demand.
+// addPods adds the pods' evictions to the demand. one is what each pod adds to its budget's demand.
 func (d *demand) addPods(pods []*corev1.Pod, one budgetDemand, budgets drain.Budgets, pace *learned) {
 	for _, pod := range pods {
 		gone, refill := pace.timesOf(pod)
@@ -196,15 +196,15 @@ func isUnbudgeted(covering []*drain.Budget) bool {
 	return len(covering) == 0 || drain.IsOfLastReady(covering[0].Key())
 }
 
-// timeOf returns how long the pods take to leave through a budget that lets room pods be missing.
+// timeOf returns how long the pods take to leave under a budget that allows room pods to be missing.
 func (d *budgetDemand) timeOf(pods int, room int32) time.Duration {
 	return time.Duration(pods) * d.turn / time.Duration(max(1, room))
 }
 
-// findCriticalBudgets returns the budgets that decide when the upgrade ends. The evictions that are left through such
-// a budget take at least as long as draining the waiting nodes, less one turn and one termination. It returns nil
-// until a pod was seen to leave, because until then the time that nodes take is not known. It also returns nil if
-// nodes are drained one by one, because then no node waits for a budget that another node uses.
+// findCriticalBudgets returns the budgets that decide when the upgrade ends. The remaining evictions under such a budget
+// take at least as long as draining the waiting nodes, less one turn and one termination. It returns nil before a pod was
+// seen to leave, because the time that nodes take is then unknown. It also returns nil if nodes are drained one by one,
+// because then no node waits for a budget that another node uses.
 func (p *Plan) findCriticalBudgets(pace *learned, left *demand) map[types.NamespacedName]bool {
 	if pace.usualGone == 0 || left == nil {
 		return nil

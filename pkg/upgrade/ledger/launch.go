@@ -12,9 +12,9 @@ import (
 // first.
 const movedPause = 10 * time.Second
 
-// KeepSurgeLaunched keeps each zone's contribution at its surge while the zone has that many outdated nodes left. It
-// replaces a node that a termination gives back only once the cloud has begun the termination. A launch that arrived
-// earlier would make the group larger than its surge allows, and its maximum may forbid that.
+// KeepSurgeLaunched keeps each zone's contribution at its surge while the zone has that many outdated nodes left. A
+// termination that shrinks the group is followed by a launch only once the cloud has begun the termination. An earlier
+// launch would make the group larger than its surge allows, and the group's maximum may forbid that.
 func (k Keeper) KeepSurgeLaunched() Decision {
 	if !k.Group.Can.Resize || (k.l.LaunchRefusal() != "" && !k.raiseMaximum()) {
 		return k.decided
@@ -68,8 +68,8 @@ func (z Zone) admitsLaunch(n int, group *nodegroup.Group) bool {
 	return z.Refusal == "" || (z.Stale && group.Desired+n <= group.Max)
 }
 
-// ResolveOpenLaunches finds out which launches without an answer happened. It is done when all are known. A launch with a
-// token is repeated, which has no second effect. A launch without a token shows in the group's maximum.
+// ResolveOpenLaunches finds out which of the launches without an answer happened, until that is known for all. It repeats
+// a launch with a token, which has no second effect. A launch without a token shows in the group's maximum.
 func (k Keeper) ResolveOpenLaunches() Decision {
 	return k.finishDecision(k.resolveOpenLaunches())
 }
@@ -107,7 +107,7 @@ func (k *Keeper) lendSurgeToZones() {
 		return
 	}
 	free := k.Limits.Surge
-	spare := map[string]int{} // by zone, its surge that is no longer in use
+	spare := map[string]int{} // by zone, the part of its surge that is no longer in use
 	for zone, z := range k.l.books.Zones {
 		needed := max(z.Contribution(), min(z.Surge, k.Counts.Left[zone]))
 		free -= needed
@@ -130,8 +130,8 @@ func (k *Keeper) lendSurgeToZones() {
 }
 
 // recordLaunches enters launches in the ledger. A zonal provider gets one request per node, so that no request is half
-// successful. Other providers get one request for all nodes, and the next only after its answer, because both would be
-// proven by the same maximum.
+// successful. Other providers get one request for all nodes. Their next request waits for the answer to this one, because
+// the group's maximum could not show which of two requests landed.
 func (k *Keeper) recordLaunches(zone string, n int) {
 	if !k.l.books.Zonal && k.l.OpenLaunches() > 0 {
 		return
@@ -190,7 +190,7 @@ func (k *Keeper) recordAnswer(zone string, launch Launch) {
 		k.l.updateZone(zone, func(z *Zone) {
 			z.Refusal, z.Stale = attempt.Detail, moved
 			if retry.After(z.RetryAt) {
-				z.RetryAt = retry // several may be refused together
+				z.RetryAt = retry // several launches may be refused together
 			}
 		})
 	}

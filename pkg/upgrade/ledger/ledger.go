@@ -94,8 +94,8 @@ type Zone struct {
 type Launch struct {
 	Serial int `json:"serial"`
 	N      int `json:"n"`
-	// Desired is the group's size on which the launch was decided. Max is the maximum that proves the launch, for
-	// providers without tokens: one request raises both.
+	// Desired is the group's size when the launch was decided. Max is set for providers without tokens, whose request raises
+	// the size and the maximum together: a group with this maximum shows that the launch happened.
 	Desired int `json:"desired,omitempty"`
 	Max     int `json:"max,omitempty"`
 	// Doubt is true if the answer to the launch request was lost, in this process or in one that ran the upgrade

@@ -119,8 +119,7 @@ func (k Keeper) WatchMaximum() (before int, d Decision) {
 	return before, d
 }
 
-// ForgetMaximum forgets the largest maximum that was read. A process that continues an upgrade accepts the current
-// maximum.
+// ForgetMaximum clears the largest maximum that was read, so that a process that continues an upgrade accepts the current one.
 func (l *Ledger) ForgetMaximum() { l.books.MaxSeen = 0 }
 
 // LowerMaximum takes back the upgrade's raise of the maximum and nothing else. It never goes below the desired size,

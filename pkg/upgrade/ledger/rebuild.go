@@ -8,10 +8,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// Rebuild rebuilds the ledger of a run whose record was lost, from a reading of the group that shows all that the run
-// did. Nodes that a zone has beyond its size before the run count as the run's. The limits are the zone's outdated
-// nodes, with which they can be given back, and the surge for the whole group. What other processes changed during the
-// run cannot be distinguished. known are the members that count as older than the run, sorted by name.
+// Rebuild rebuilds the ledger of a run whose record was lost, from a reading of the group that shows all that the run did. Nodes
+// that a zone has beyond its size before the run count as added by the run: at most as many as the zone has outdated nodes, and
+// at most the surge in the whole group. Changes by other processes cannot be distinguished from the run's. known are the members
+// that count as older than the run, sorted by name.
 func (k Keeper) Rebuild(known []*nodegroup.Member) {
 	b, g := &k.l.books, k.Group
 	b.Changed, b.Known = k.Now, nil
@@ -28,7 +28,7 @@ func (k Keeper) Rebuild(known []*nodegroup.Member) {
 	for zone, ours := range added {
 		removed := max(0, was[zone]-knownIn[zone]-k.Counts.Left[zone])
 		k.l.updateZone(zone, func(z *Zone) {
-			// Tokens must be new: a used one would stand for an earlier launch.
+			// Tokens must be new: the cloud would take a used token for an earlier launch.
 			*z = Zone{Surge: max(surge[zone], ours), Launched: removed + ours, Shrunk: removed, Removed: removed, Serial: int(k.Now.Unix())}
 		})
 	}
@@ -88,9 +88,9 @@ func (k Keeper) RecountForMovedTarget(known []string, earlier map[string]int) {
 	k.l.books.Moved = false
 }
 
-// CarryOver prepares the ledger for a rollback. The added nodes count as surge that is already launched, and the last
-// outdated nodes of each zone return it. known has the sorted names of the members with the wanted revision that are not
-// still starting. arriving counts the starting ones by ledger zone.
+// CarryOver prepares the ledger for a rollback. The added nodes count as surge that is already launched, and the group shrinks
+// by them when the last outdated nodes of each zone are terminated. known has the sorted names of the members with the wanted
+// revision that are not still starting. arriving counts the starting ones by ledger zone.
 func (k Keeper) CarryOver(known []string, arriving map[string]int) {
 	k.l.books.Known = known
 	for zone, surge := range k.respreadSurge() {
@@ -128,8 +128,8 @@ func (l *Ledger) CountAddedInstances() map[string]int {
 }
 
 // MoveMissingToArriving moves the instances that the group must still launch by itself from unseen to arriving. The group
-// launches them in zones of its choice, so the rest that no zone expects goes to one zone. Both maps count by ledger
-// zone.
+// launches them in zones of its choice, so all instances beyond what the zones expect count for one zone. Both maps count by
+// ledger zone.
 func (k Keeper) MoveMissingToArriving(unseen, arriving map[string]int) {
 	missing := max(0, k.Group.Desired-k.Counts.Instances)
 	zones := k.l.zoneNames()

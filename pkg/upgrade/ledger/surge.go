@@ -6,8 +6,8 @@ import (
 )
 
 // SpreadSurge distributes n surge nodes over the zones in turn. Each zone with outdated nodes gets its first node before
-// any zone gets its second (EKS E20, E25). No zone gets more than its outdated nodes, because these return the surge.
-// outdated counts nodes by zone.
+// any zone gets its second (EKS E20, E25). No zone gets more than it has outdated nodes, because the group shrinks again
+// by their terminations. outdated counts nodes by zone.
 func SpreadSurge(n int, outdated map[string]int) map[string]int {
 	surge := map[string]int{}
 	zones := sortedZones(outdated)
@@ -119,9 +119,9 @@ func (l *Ledger) OwesNode(zone string) bool {
 
 // CountUnavailable returns how many nodes the group is short of, compared with what it would have without the upgrade:
 // the removed nodes minus the usable new ones. notServing counts carried-over members that do not serve, although
-// Serving counts them. excused counts removed nodes that are not to be counted. The result is negative while there is
-// spare surge. It never exceeds what the group lacks of its own size, so that the upgrade does not wait for nodes that
-// an autoscaler removed, new nodes included.
+// Serving counts them. excused is how many of the removed nodes are ignored. The result is negative while there is spare
+// surge. It is at most the number of nodes that the group lacks of its own size, so that the upgrade does not wait for
+// nodes, old or new, that an autoscaler removed.
 func (k Keeper) CountUnavailable(notServing, excused int) int {
 	short := k.l.Removed() - k.l.Carried() + notServing - excused - k.Counts.Usable
 	if !k.Group.Can.Resize || !k.Group.IsFreshAfter(k.l.books.Changed) {

@@ -10,7 +10,8 @@ import (
 type Delegation struct {
 	// Attempt is the number of the request that begins an operation; it makes the tokens differ.
 	Attempt int `json:"attempt"`
-	// Before is the group's newest operation when the attempt was decided: a newer one may be this upgrade's.
+	// Before is the group's newest operation when the attempt was decided. A newer operation may belong to this
+	// upgrade.
 	Before string `json:"before,omitempty"`
 	// ID is the operation that the upgrade follows; "" until it is seen.
 	ID string `json:"id,omitempty"`

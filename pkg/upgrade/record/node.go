@@ -22,7 +22,8 @@ func (n NodeRecord) withoutObserved() NodeRecord {
 // NodeState is how far the replacement of a node is.
 type NodeState string
 
-// These are the states of nodes. Pending and Fenced are not recorded: the node itself shows them.
+// These are the states of nodes. Pending and Fenced are not recorded: the node itself shows them. A Parked node is drained
+// and kept until blue-green deletes it. A Quarantined node was not empty in time and is left fenced.
 const (
 	NodePending     NodeState = "Pending"
 	NodeFenced      NodeState = "Fenced"
@@ -88,7 +89,7 @@ type NodeRecord struct {
 	// Earlier is true if the ledger counted the removal of the node as one that was launched before the
 	// target moved.
 	Earlier bool `json:"earlier,omitempty"`
-	// Terminated is when the termination was decided. Landed is true once the cloud is known to have begun it.
+	// Terminated is when the upgrade decided the termination. Landed is true once the cloud is known to have begun it.
 	Terminated time.Time `json:"terminated,omitzero"`
 	Landed     bool      `json:"landed,omitempty"`
 	// Added is true for a new node that the upgrade gives back. It never counts as removed.

@@ -94,8 +94,8 @@ type BlueGreenRequest struct {
 // upgrades do (GKE G14). Its numbers are then those of each zone.
 func (r *Request) TakesTurns() bool { return r.Like == "gke" && r.Strategy.Traits().TakesWidth }
 
-// RefusesBlocked reports whether an upgrade must not begin if a node cannot be drained until a person does something,
-// because it would fail there. The other strategies keep such nodes to the end.
+// RefusesBlocked reports whether an upgrade must not begin while a node cannot be drained without a person's help,
+// because the upgrade would fail at that node. The other strategies keep such nodes to the end.
 func (r *Request) RefusesBlocked() bool {
 	traits := r.Strategy.Traits()
 	return !traits.DeletesRest && !traits.Expires && r.OnTimeout == Fail
@@ -136,7 +136,8 @@ type setting struct {
 	flag string
 	// value points to the field.
 	value any
-	// ofModel is true if each model has its own default for it. untold is true if DescribeDifferences leaves it out.
+	// ofModel is true if each model has its own default for the field. untold is true if DescribeDifferences omits the
+	// field.
 	ofModel, hidden bool
 }
 

@@ -25,9 +25,9 @@ const (
 	MostReasonBytes = 300
 	// nodeBytes is the largest size of a NodeRecord without its name, its texts and its lists.
 	nodeBytes = 440
-	// goneBytes is the same for a GoneNode.
+	// goneBytes is the largest size of a GoneNode without its name and its zone.
 	goneBytes = len(`{"name":,"zone":,"began":"2006-01-02T15:04:05+00:00","emptyAt":"2006-01-02T15:04:05+00:00","terminated":"2006-01-02T15:04:05+00:00","gone":"2006-01-02T15:04:05+00:00"},`)
-	// WorkloadBytes is the same for a WorkloadRecord.
+	// WorkloadBytes is the largest size of a WorkloadRecord without the names of the workload and its canary.
 	WorkloadBytes = 260
 )
 

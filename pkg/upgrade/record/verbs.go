@@ -83,8 +83,7 @@ func (r *Record) WithTarget(to nodegroup.Revision) Record {
 	return c
 }
 
-// ForgetProven forgets which workloads are known to start on current nodes, because other nodes are current from now
-// on.
+// ForgetProven clears the note of which workloads start on current nodes, because from now on other nodes are current.
 func (r *Record) ForgetProven() {
 	r.Workloads = maps.Clone(r.Workloads)
 	for name, w := range r.Workloads {
@@ -98,7 +97,7 @@ func (r *Record) ForgetProven() {
 func (r *Record) AsAborting() Record {
 	c := r.Reopened()
 	c.Stopping, c.PhaseBegan, c.Soak = Aborted, r.Ended, Soak{}
-	c.DropNodesExcept(func(n NodeRecord) bool { return IsRemoving(n) || n.State == NodeDrained }) // see giveDrainedBack
+	c.DropNodesExcept(func(n NodeRecord) bool { return IsRemoving(n) || n.State == NodeDrained }) // an abort unfences the drained nodes that still exist
 	c.Ledger.ForgetRefusals()
 	return c
 }
@@ -127,8 +126,8 @@ func (r *Record) SetOriginalRevision(at nodegroup.Revision) {
 // IsRemoving reports whether the node is being terminated.
 func IsRemoving(n NodeRecord) bool { return n.State == NodeRemoving }
 
-// DropNodesExcept removes the nodes that were started from the record, except those that keep selects. A
-// node that is being terminated stays on record until it is gone, or its termination has failed.
+// DropNodesExcept removes from the record all nodes except those that keep selects. Callers keep a node that is being
+// terminated, until it is gone or its termination has failed.
 func (r *Record) DropNodesExcept(keep func(NodeRecord) bool) {
 	maps.DeleteFunc(r.Nodes, func(_ string, n NodeRecord) bool { return !keep(n) })
 	for name, n := range r.Nodes {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// maxWorkloads is for how many workloads the record keeps by name what the upgrade cost them. Each takes about 100
-// bytes of the record, which is written twice for each node.
+// maxWorkloads is the number of workloads whose Impact the record keeps by name. Each takes about 100 bytes of the
+// record, which is written twice for each node.
 const maxWorkloads = 500
 
 // OtherWorkloads is the name under which recovered workloads with the least impact are summed up.
