@@ -246,7 +246,7 @@ func (c *collector) uniqueUID(uid types.UID, id identity) (types.UID, error) {
 		uid = makeUID(id)
 	}
 	if other, taken := c.uids[uid]; taken {
-		return "", fmt.Errorf("%s and %s have the same uid: remove the uid of one, and it gets another", c.nextObjectName(), other)
+		return "", fmt.Errorf("%s and %s have the same uid: remove one of the two uids, which is then replaced", c.nextObjectName(), other)
 	}
 	c.uids[uid] = id
 	return uid, nil

@@ -91,7 +91,7 @@ func TestReadAcceptsEveryFormat(t *testing.T) {
 	}
 }
 
-func TestReadKeepsRelevantObjects(t *testing.T) {
+func TestDumpKeepsOnlyRelevantObjectsAndFields(t *testing.T) {
 	const text = `
 apiVersion: v1
 kind: Node
@@ -178,8 +178,9 @@ func TestDumpScriptReadsSameKindsAsCommand(t *testing.T) {
 	}
 }
 
-// TestReadListsUnreadKinds checks that a kind without objects counts as unread unless the dump has an empty list of it.
-func TestReadListsUnreadKinds(t *testing.T) {
+// TestKindMissingFromDumpCountsAsUnread checks that a kind without objects counts as unread, except if the dump has an empty list
+// of that kind.
+func TestKindMissingFromDumpCountsAsUnread(t *testing.T) {
 	node := `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n"}}`
 	all := []string{
 		"configmaps", "csinodes", "daemonsets", "deployments", "horizontalpodautoscalers", "ingresses", "jobs", "mutatingwebhookconfigurations", "namespaces", "nodes",
@@ -301,7 +302,7 @@ func TestInvalidDumpsAreRejected(t *testing.T) {
 		"a NodeList inside a List":    {in: strings.NewReader("kind: List\nitems:\n- kind: NodeList\n  items: []\n"), want: "object 1 is a list (NodeList) inside a List: write the file with one command: " + Command()},
 		"the same node twice":         {in: strings.NewReader(nodeJSON + nodeJSON), want: "object 2 is Node a for the second time: keep only one of them"},
 		"the same pod twice":          {in: strings.NewReader(podJSON + nodeJSON + podJSON), want: "object 3 is Pod shop/p for the second time: keep only one of them"},
-		"two objects with one uid":    {in: strings.NewReader(strings.ReplaceAll(nodeJSON+node("b"), `"name"`, `"uid":"1","name"`)), want: "object 2 (Node b) and Node a have the same uid: remove the uid of one, and it gets another"},
+		"two objects with one uid":    {in: strings.NewReader(strings.ReplaceAll(nodeJSON+node("b"), `"name"`, `"uid":"1","name"`)), want: "object 2 (Node b) and Node a have the same uid: remove one of the two uids, which is then replaced"},
 		"an object without a name":    {in: strings.NewReader(node("")), want: "object 1 is a Node without a name: give it metadata.name"},
 		"a field of another type":     {in: strings.NewReader(`{"apiVersion":"v1","kind":"Node","metadata":{"name":["a"]}}`), want: "object 1: json: cannot unmarshal array into Go struct field .metadata.name of type string: write the file with " + Command()},
 		"a number without an end":     {in: strings.NewReader(`{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"},"status":{"capacity":{"cpu":"1e-99999999"}}}`), want: "object 1 (Node a) has a number with too many digits: write the file with " + Command()},
@@ -365,8 +366,8 @@ func TestReadRejectsSmallFilesThatNeedMuchMemory(t *testing.T) {
 	}
 }
 
-// TestReadAcceptsAliases checks that aliases of normal size are accepted.
-func TestReadAcceptsAliases(t *testing.T) {
+// TestDumpWithYAMLAliasesIsAccepted checks that aliases of normal size are accepted.
+func TestDumpWithYAMLAliasesIsAccepted(t *testing.T) {
 	d, err := Read(strings.NewReader("apiVersion: v1\nkind: Node\nmetadata: {name: a, labels: &l {pool: w}, annotations: *l}\n"), Limits{}, trim.Object)
 	if err != nil || d.Nodes[0].Labels["pool"] != "w" {
 		t.Errorf("got %v (%v), want a node with the labels", d, err)

@@ -7,20 +7,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Owner is a service or a controller that replaces its nodes itself. This tool should not replace them.
+// Owner is a service or a controller that owns nodes and replaces them itself, so this tool should not replace them.
 type Owner struct {
-	// Name is its name for people: "Karpenter".
+	// Name is the owner's name for people: "Karpenter".
 	Name string
-	// Kind is the name of a group of its nodes.
+	// Kind is the owner's word for a group of its nodes.
 	Kind string
-	// Does is what it does with its nodes. Remedy is what a user can do to get newer nodes.
+	// Does is what the owner does with its nodes. Remedy is what a user can do to get newer nodes.
 	Does, Remedy string
-	// Expires is true if its nodes end by themselves within a week. The strategy for such nodes waits for that (GKE
-	// G01).
+	// Expires is true if the owner's nodes end by themselves within a week. The strategy short-lived waits for their end
+	// (GKE G01).
 	Expires bool
 
-	// group returns the group of a node that it owns, as KEY=VALUE, or "" for other nodes. keys are the KEYs that
-	// only this owner uses.
+	// group returns the group of a node of the owner, as KEY=VALUE, or "" for other nodes. keys are the KEYs that only this
+	// owner uses.
 	group func(*corev1.Node) string
 	keys  []string
 }

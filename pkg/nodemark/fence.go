@@ -37,7 +37,7 @@ func SetFence(node *corev1.Node, run string, taint corev1.Taint) error {
 	}
 	text, err := json.Marshal(prev)
 	if err != nil {
-		return fmt.Errorf("writing what node %q carried before: %w", node.Name, err)
+		return fmt.Errorf("writing the earlier state of node %q: %w", node.Name, err)
 	}
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, AnnotationRun, run)
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, AnnotationNodeBaseline, string(text))

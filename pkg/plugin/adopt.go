@@ -13,8 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// adoptRecord returns the upgrade that a command begins or continues. A recorded upgrade keeps its settings unless the
-// user changes them. Without a recorded upgrade it returns a new one with the wished settings.
+// adoptRecord returns the upgrade that a command begins or continues. A recorded upgrade keeps its settings unless the user changes
+// them. Without a recorded upgrade it returns a new one with the user's settings.
 func (o *observation) adoptRecord(line *commandLine, m mode, wished record.Request) (resolution, error) {
 	r := resolution{request: wished, record: o.stored}
 	if r.record.Run == "" && m == modeUpgrade {

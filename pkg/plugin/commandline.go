@@ -29,8 +29,8 @@ type commandLine struct {
 	// skipChecks are the ids of the rules to skip.
 	skipChecks []string
 	// typed reports whether the user typed a flag. retryCommand is the command that continues the upgrade.
-	// repeatCommand is the command that does the same again. groupArguments are the arguments that name the group and
-	// its current nodes.
+	// repeatCommand is the typed command itself. groupArguments are the arguments that name the group and its current
+	// nodes.
 	typed          func(flag string) bool
 	retryCommand   string
 	repeatCommand  string
@@ -53,7 +53,7 @@ func (g groupSelection) isEmpty() bool { return len(g.names) == 0 && g.node == "
 
 func (l *commandLine) isDryRun() bool { return l.dryRun != dryRunNone }
 
-// needsNoForecast reports whether no plan with times is shown.
+// needsNoForecast reports whether the command shows no plan with times.
 func (l *commandLine) needsNoForecast() bool {
 	if l.isDryRun() {
 		return !l.forecast

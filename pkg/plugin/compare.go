@@ -100,11 +100,11 @@ func (p *planning) listWays(asked upgrade.Settings) []report.Way {
 		a.change(&settings)
 		settings.To = p.to
 		if settings.Strategy == record.ShortLived && p.request.Strategy == record.ShortLived {
-			continue // it is the requested way
+			continue // the alternative is the requested way
 		}
 		way := report.Way{Flags: a.flags}
 		if settings.Strategy == "" && !asked.Strategy.Traits().TakesWidth {
-			way.Flags = "--strategy=" + string(record.Surge) + " " + way.Flags // it replaces the typed strategy
+			way.Flags = "--strategy=" + string(record.Surge) + " " + way.Flags // the alternative replaces the typed strategy
 		}
 		req, err := settings.ResolveRequest(&p.group, p.countNodes(), countOutdated(p.members))
 		if err == nil {

@@ -48,7 +48,7 @@ func TestPlansOfDumpsRespectSchedulingLimits(t *testing.T) {
 			args: labelled(), code: exitStructural, simulate: []string{"StatefulSet shop/mysql"}, check: []string{"POD004", "its volume data is in zone z-a"},
 		},
 		"karpenter-namespace-selector-affinity":       {args: labelled(), simulate: []string{"1 eviction"}, without: []string{"may find no node"}},
-		"cloud-on-k8s-1173-ondelete-pending-template": {args: []string{"workers"}, check: []string{"warning", "STR005", "its updateStrategy is OnDelete, and 3 pods that must leave lack its newest template (es-99)"}},
+		"cloud-on-k8s-1173-ondelete-pending-template": {args: []string{"workers"}, check: []string{"warning", "STR005", "its updateStrategy is OnDelete, and 3 pods without its newest template (es-99) must move"}},
 		"autoscaler-8162-hard-hostname-spread":        {args: []string{"workers"}, simulate: []string{"6 evictions"}, without: []string{"may find no node", "not reached"}},
 		"five":                                        {args: []string{"workers"}, simulate: []string{"6 nodes to replace, none known to be blocked", "6 evictions", "earlier nodes 90s"}, without: []string{"PDB d/web", "can never allow a disruption", "may find no node", "not reached"}},
 		"k8s-127917-job-tracking-finalizer":           {args: []string{"workers"}, code: exitStructural, simulate: []string{"still terminating: shop/cron-1-x"}, check: []string{"batch.kubernetes.io/job-tracking"}},

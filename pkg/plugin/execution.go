@@ -276,7 +276,7 @@ func describeRunStart(g *groupContext) string {
 	case g.nodesToUnfence != nil:
 		return fmt.Sprintf("run %s: releasing nodes that are current and still fenced: %s", g.request.Run, strings.Join(g.nodesToUnfence, ", "))
 	case g.record.Stopping == record.Aborted:
-		return fmt.Sprintf("run %s: removing what is left of it", g.request.Run)
+		return fmt.Sprintf("run %s: undoing what it has left", g.request.Run)
 	case g.record.Rollback:
 		return fmt.Sprintf("run %s: going back to %s", g.request.Run, g.group.Wanted.Name)
 	case g.request.Strategy.Traits().ByCloud:

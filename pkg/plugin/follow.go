@@ -33,7 +33,7 @@ type followedUpgrade struct {
 	stale    bool
 	observed time.Time
 	// lease is the state of the lease when the record's ConfigMap had this version. abandoned is true if no process ran
-	// the upgrade at that time.
+	// the upgrade when the lease was read.
 	lease     cluster.LeaseState
 	version   string
 	abandoned bool

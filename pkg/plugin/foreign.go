@@ -93,8 +93,8 @@ func (s *session) rejectForeignMarks(ctx context.Context, g *groupContext, forei
 	return foreignRunError(g, foreign, &rec)
 }
 
-// foreignRunError returns an error that names the upgrade of which the node is part, and the command that continues or
-// removes that upgrade.
+// foreignRunError returns an error that names the upgrade that has marked the node, and the command that continues that upgrade
+// or removes its marks.
 func foreignRunError(g *groupContext, foreign upgrade.ForeignRun, record *record.Record) error {
 	owner := foreign.Owner
 	where := " " + shell.Quote("--state-namespace="+owner.Namespace)

@@ -50,7 +50,7 @@ type observation struct {
 	cluster    *clusterReading
 	// stored is the record of the group's upgrade. Its Run is "" if there is none.
 	stored record.Record
-	// now is when the group was observed. idle is how long no process had carried out the upgrade at that time.
+	// now is when the group was observed. idle is how long, up to now, no process had carried out the upgrade.
 	now  time.Time
 	idle time.Duration
 }

@@ -94,7 +94,7 @@ func probeCreations(ctx context.Context, conn *connection, g *groupContext) []re
 			return nil
 		})
 	}
-	_ = questions.Wait() // no question returns an error
+	_ = questions.Wait() // no function above returns an error
 	return probes
 }
 

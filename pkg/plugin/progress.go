@@ -50,7 +50,8 @@ type Display interface {
 
 // progress is a Display that writes a line for each change of an upgrade's state, and one after each long silence. On a
 // terminal it redraws a line or a live view below these lines. The methods only store what to show, and one goroutine
-// writes it. So a terminal that accepts no output, for example after Ctrl-S, does not stop the upgrade.
+// writes that to the terminal. So a terminal that accepts no output, for example after Ctrl-S, does not stop the
+// upgrade.
 type progress struct {
 	// group is the node group's name. run is the identifier of its upgrade, "" if it has none yet.
 	group, run string
@@ -108,8 +109,8 @@ type queuedLine struct {
 const queueLimit = 10_000
 
 // openDisplay returns a display for --progress. If stderr has lost its reader, as after "| head -1", the display calls
-// stop. For that, the process ignores SIGPIPE from then on, so writes to such a pipe return an error. If stop is nil,
-// such a write ends the process.
+// stop. To find that out, openDisplay makes the process ignore SIGPIPE, so that writes to such a pipe return an error.
+// If stop is nil, such a write ends the process.
 func (c console) openDisplay(group string, stop func()) Display {
 	terminal := fileOf(c.ErrOut)
 	p := &progress{
@@ -308,7 +309,7 @@ func (p *progress) ShowStep(step upgrade.Step) {
 	}
 	now.TimeLeft = p.rest.CountedFrom(now.At)
 	before := p.last
-	p.last = now // addEvent uses its counts
+	p.last = now // addEvent uses the counts of p.last
 	for _, event := range report.DescribeChanges(before, now) {
 		p.addEvent(event)
 	}

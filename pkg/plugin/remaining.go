@@ -17,8 +17,8 @@ import (
 const (
 	// forecastLimit is the timeout of a forecast of the rest.
 	forecastLimit = time.Minute
-	// forecastPause is the shortest time between two forecasts for a status. upgradePause is the same for an upgrade,
-	// which also needs the processor for decisions.
+	// forecastPause is the shortest time between two forecasts of a status. upgradePause is that of an upgrade, which also
+	// needs the processor for decisions.
 	forecastPause, upgradePause = 15 * time.Second, 30 * time.Second
 	// forecastShare is the shortest time between two forecasts, as a multiple of the first one's duration. Forecasts
 	// use up to four processors for a twentieth of the time, which is a fifth of one processor.

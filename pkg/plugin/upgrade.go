@@ -45,7 +45,7 @@ func runRootCommand(ctx context.Context, c *command, suggest func(string) []stri
 	return upgradeGroups(ctx, s, names)
 }
 
-// rejectWaitingEarly is rejectWaitingUpgrade before the cluster and the cloud are read.
+// rejectWaitingEarly calls rejectWaitingUpgrade for a single group, before the cluster and the cloud are read.
 func rejectWaitingEarly(ctx context.Context, c *command) error {
 	if len(c.line.groups.names) != 1 || c.line.isDryRun() || c.line.consent.wait {
 		return nil

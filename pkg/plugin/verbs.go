@@ -231,7 +231,7 @@ func completeSoak(ctx context.Context, c *command, u *recordedUpgrade) error {
 		return err
 	}
 	err = upgradeGroup(ctx, s, u.name, modeComplete)
-	if _, held := errors.AsType[*cluster.HeldError](err); held { // the process had only been late with its renewal, and the user has agreed by now
+	if _, held := errors.AsType[*cluster.HeldError](err); held { // a process still renews the lease, and the user has agreed already
 		u.warnReportNotWritten(c)
 		return u.requestSoakEnd(ctx, c)
 	}

@@ -201,7 +201,8 @@ func findPodsExcludedFromGates(s *Scene, w *Workload, pod *corev1.Pod) *Finding 
 	}
 }
 
-// isExcludedFromGates reports whether only its labels keep the webhook from adding a gate to the pod.
+// isExcludedFromGates reports whether the webhook adds no gate to the pod for the only reason that the
+// pod's labels do not match.
 func isExcludedFromGates(s *Scene, pod *corev1.Pod) bool {
 	return slices.ContainsFunc(listAdmissionHooks(s), func(hook *admissionHook) bool {
 		return hook.Name == gateHook && hookSelects(hook.NamespaceSelector, namespaceLabels(s, pod.Namespace)) && !hookSelects(hook.ObjectSelector, pod.Labels)

@@ -104,8 +104,8 @@ func (s *Scene) countNewNodes() int {
 	return s.World.Request.Surge
 }
 
-// sumLeavingRequests returns the maximum requests of pods that leave together, and the number of their
-// nodes. If only users add replacements, these are all nodes.
+// sumLeavingRequests returns the largest sum of the requests of pods that leave together, and the number of their
+// nodes. If only users add replacements, the pods of all outdated nodes leave together.
 func (s *Scene) sumLeavingRequests(rooms roomCounter) (most room, nodes int) {
 	leaving := map[string]room{}
 	for _, w := range s.Workloads {

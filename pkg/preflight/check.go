@@ -223,7 +223,7 @@ func checkControlPlane(w *upgrade.World, facts Facts) []Finding {
 	}
 	return []Finding{{
 		Rule: "NG006", Severity: Refuse, Object: "node " + w.Members[i].Name(), Message: "it belongs to the control plane, whose members and data this tool does not move",
-		Remedy: "upgrade the control plane with the tool that created it (kops, kubeadm); if that only needs the nodes to be replaced, pass --control-plane",
+		Remedy: "upgrade the control plane with the tool that created it (kops, kubeadm); if that tool needs only new nodes, pass --control-plane",
 	}}
 }
 
@@ -307,8 +307,8 @@ func isMovedBySurge(w *upgrade.World, pod *corev1.Pod) bool {
 	return w.Request.Move == record.MoveBySurge && w.Movable.CanMoveWithoutEviction(pod)
 }
 
-// checkOwnerWish implements rule POD008: a pod's owner asks for a special drain. The finding says what the upgrade does. A wait for
-// completion is not a block, because it ends by itself.
+// checkOwnerWish implements rule POD008: a pod's owner asks for a special drain. The finding says what the upgrade does. A pod that
+// the drain waits for is no finding of severity block, because the wait ends by itself.
 func checkOwnerWish(w *upgrade.World, pod *corev1.Pod, node string) []Finding {
 	if drain.WishOf(pod) == drain.NoWish && drain.Protection(pod) == "" {
 		return nil

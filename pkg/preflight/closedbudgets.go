@@ -128,7 +128,7 @@ func (c *closedBudget) patchCommand(spec fields) string {
 	return patchCommand(mergePatch, "pdb", c.budget.Namespace, c.budget.Name, fields{"spec": spec})
 }
 
-// allowOneUnavailable returns the command that lets the budget spare one pod.
+// allowOneUnavailable returns the command that sets the budget's maxUnavailable to 1.
 func (c *closedBudget) allowOneUnavailable() string {
 	return c.patchCommand(fields{"minAvailable": nil, "maxUnavailable": 1})
 }
@@ -201,7 +201,8 @@ func (c *closedBudget) setUnhealthyPolicyFix(f *Finding) {
 	}
 }
 
-// setSingleReplicaRemedy sets the remedy of PDB009: a second replica, and a budget that spares one of two.
+// setSingleReplicaRemedy sets the remedy of PDB009: a second replica, and a budget that allows one of two
+// pods to be missing.
 func (c *closedBudget) setSingleReplicaRemedy(f *Finding) {
 	if c.setOtherRemedy(f) {
 		return

@@ -50,7 +50,7 @@ func findLabelTypos(selector, labels map[string]string) []labelTypo {
 		case ok && isMistyped(value, has):
 			typos = append(typos, labelTypo{key, value, key, has})
 		case ok:
-			return nil // another app's
+			return nil // the label belongs to another app
 		default:
 			meant := keyOfValue(labels, value)
 			if meant == "" {

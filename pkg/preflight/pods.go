@@ -85,7 +85,7 @@ func findEmptyDirData(_ *Scene, w *Workload, model *corev1.Pod) *Finding {
 	return f
 }
 
-// stuckAfter is how late a pod's end must be until the pod counts as stuck. Kubelets may be slow.
+// stuckAfter is how long after its expected end a pod counts as stuck. Kubelets may be slow.
 const stuckAfter = 2 * time.Minute
 
 func findStuckPod(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {

@@ -163,7 +163,7 @@ func findTightLiveness(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 		}
 		failures := int(math.Ceil(2 * timeToProbeFailure(ready).Seconds() / float64(cmp.Or(live.PeriodSeconds, 10))))
 		return &Finding{
-			Message: fmt.Sprintf("livenessProbe and readinessProbe of container %s make the same check (%s): the first kills it after %s, and the second stops requests only after %s",
+			Message: fmt.Sprintf("livenessProbe and readinessProbe of container %s make the same check (%s): the livenessProbe kills it after %s, and the readinessProbe stops requests only after %s",
 				c.Name, describeProbe(live), describeSpan(timeToProbeFailure(live)), describeSpan(timeToProbeFailure(ready))),
 			Remedy: fmt.Sprintf("set livenessProbe.failureThreshold to %d, twice the readinessProbe's time, or use a cheaper check", failures),
 			Fix:    w.patchTemplateCommand(containerPatch(pod, c, fields{"livenessProbe": fields{"failureThreshold": failures}})),
@@ -241,7 +241,7 @@ func findProbeOnOtherPort(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 		return &Finding{
 			Message: fmt.Sprintf("the readinessProbe of container %s checks port %d, but %s sends to port %d: the pod may be ready before that port answers",
 				c.Name, wanted, nameObject("Service", serviceOfContainer(w, c)), served[0].ContainerPort),
-			Remedy: fmt.Sprintf("check port %d, or make sure that port %d answers only when that port does", served[0].ContainerPort, wanted),
+			Remedy: fmt.Sprintf("check port %[1]d, or make sure that port %[2]d answers only when port %[1]d does", served[0].ContainerPort, wanted),
 		}
 	}
 	return nil

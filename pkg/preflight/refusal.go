@@ -18,8 +18,8 @@ func FirstRefusal(findings []Finding) *Finding {
 	return &findings[i]
 }
 
-// UnknownLabel returns the first key in current that no node of the group has, with any value; ""
-// if there is none. With a mistyped key every node would be outdated.
+// UnknownLabel returns the first key in current that no node of the group has as a label; "" if
+// there is none. With a mistyped key every node would be outdated.
 func UnknownLabel(current map[string]string, members []nodegroup.Member) string {
 	for _, key := range slices.Sorted(maps.Keys(current)) {
 		if !slices.ContainsFunc(members, func(m nodegroup.Member) bool { return m.Node != nil && labels.Set(m.Node.Labels).Has(key) }) {

@@ -80,7 +80,7 @@ func (s *Scene) findWorstCrowding(w *Workload, key string, most int) *crowdedMom
 	d := s.findDomains(w, key)
 	fenced, surge := d.closedDomains(), s.countAddedFirst()
 	if key != corev1.LabelHostname && (surge >= len(fenced) || s.World.Request.TakesTurns() && surge > 0) {
-		return nil // each of them gets a new node before its drain
+		return nil // each domain gets a new node before its drain
 	}
 	placed, worst := 0, (*crowdedMoment)(nil)
 	for domain := range d.open {

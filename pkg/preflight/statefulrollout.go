@@ -41,12 +41,12 @@ func findPendingTemplate(_ *Scene, w *Workload) *Finding {
 		return nil
 	case strategy.Type == appsv1.OnDeleteStatefulSetStrategyType:
 		return &Finding{
-			Message: fmt.Sprintf("its updateStrategy is OnDelete, and %s that must leave lack its newest template (%s): each eviction rolls that template out", formatCount(old, "pod"), status.UpdateRevision),
-			Remedy:  "roll it out before the upgrade, a pod at a time, or undo it with " + undo,
+			Message: fmt.Sprintf("its updateStrategy is OnDelete, and %s without its newest template (%s) must move: each eviction also updates the pod", formatCount(old, "pod"), status.UpdateRevision),
+			Remedy:  "roll the template out before the upgrade, one pod at a time, or undo it with " + undo,
 		}
 	case partitionOf(strategy) > 0:
 		return &Finding{
-			Message: fmt.Sprintf("its rollout stops at partition %s: %s that must leave keep the old template, while others have the newest (%s)", strconv.Itoa(partitionOf(strategy)), formatCount(old, "pod"), status.UpdateRevision),
+			Message: fmt.Sprintf("its rollout stops at partition %s: %s with an older template must move, while others have the newest (%s)", strconv.Itoa(partitionOf(strategy)), formatCount(old, "pod"), status.UpdateRevision),
 			Remedy:  "finish the rollout before the upgrade, or undo it with " + undo,
 		}
 	default:

@@ -24,7 +24,7 @@ func groupRules() []Rule {
 		upgradeRule(RuleOwner, Refuse,
 			"A service or a controller owns these nodes, replaces them itself and would revert the upgrade: Karpenter, EKS Auto Mode, "+
 				"AKS node auto-provisioning, Fargate, Cluster API, OpenShift's Machine API, GKE Autopilot or GKE Flex Start. "+
-				"In a dump, --strategy=short-lived simulates how nodes of Flex Start end.",
+				"With --strategy=short-lived, simulate shows how the Flex Start nodes of a dump end.",
 			"karpenter.sh, concepts/disruption; cluster-api, common_types.go; machine-api-operator, nodelink; GKE node pool upgrade strategies; this project"),
 		upgradeRule("NG002", Refuse,
 			"Another process controls the group, now or always: for example, an instance refresh is active, or EKS cannot update its managed node group now. If two processes replace nodes at the same time, more nodes are unavailable than either of them allows.",

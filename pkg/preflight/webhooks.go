@@ -150,7 +150,7 @@ func findFailingWebhooks(s *Scene) []Finding {
 func (h *admissionHook) describeMissingAnswer(s *Scene) (why string, severity Severity) {
 	ref := h.ClientConfig.Service
 	if ref == nil {
-		return "", "" // it is outside the cluster
+		return "", "" // the webhook is outside the cluster
 	}
 	name := "Service " + ref.Namespace + "/" + ref.Name
 	i := slices.IndexFunc(s.Services, func(service *corev1.Service) bool {

@@ -351,7 +351,7 @@ func (h *History) addGroupState(now Moment) {
 		}
 	}
 	if h.sizes = append(h.sizes, sample); len(h.sizes) > maxSizesKept {
-		h.sizes = thinOut(h.sizes, func(a, b *SizeSample) bool { return a.Desired > b.Desired }) // the largest stays
+		h.sizes = thinOut(h.sizes, func(a, b *SizeSample) bool { return a.Desired > b.Desired }) // the largest size stays
 	}
 }
 

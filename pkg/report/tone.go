@@ -6,7 +6,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 )
 
-// tone is how urgent a text is. Colours show the tone, but the words must say the same.
+// tone is how urgent a text is. Colours show the tone, but the words alone must show it, too.
 type tone int
 
 const (

@@ -170,14 +170,14 @@ type PlanNode struct {
 // Probe is one dryRun=All request and the server's answer. It requests the eviction of a pod or, if Workload
 // is set, the creation of a pod of that workload.
 type Probe struct {
-	// Pod is the pod that the eviction was asked for, NAMESPACE/NAME, and Budget its PodDisruptionBudget.
+	// Pod is the pod whose eviction was requested, NAMESPACE/NAME, and Budget its PodDisruptionBudget.
 	Pod    string `json:"pod"`
 	Budget string `json:"budget,omitempty"`
-	// Workload is the workload that the pod was created for, NAMESPACE/KIND/NAME.
+	// Workload is the workload whose new pod was requested, NAMESPACE/KIND/NAME.
 	Workload string `json:"workload,omitempty"`
 	// Answer is what the API server answered.
 	Answer string `json:"answer"`
-	// Refused is true if no pod would replace an evicted pod.
+	// Refused is true if the server refused the creation, so that no pod would replace an evicted one.
 	Refused bool `json:"refused,omitempty"`
 }
 

@@ -27,13 +27,13 @@ type ControllerReader interface {
 
 // controllerReads is the state of the reads of controllers.
 type controllerReads struct {
-	// since is when each controller in the current step's Unscaled was first asked for.
+	// since is when a step first requested each controller in the current step's Unscaled.
 	since    map[drain.Workload]time.Time
 	known    map[drain.Workload]drain.Controller
 	inFlight map[drain.Workload]bool
 }
 
-// dueAt returns when to read the controller: soon after it was first asked for, and again when the answer is too old.
+// dueAt returns when to read the controller: soon after a step first requested it, and again when the answer is too old.
 func (c *controllerReads) dueAt(w drain.Workload) time.Time {
 	if read, known := c.known[w]; known {
 		return read.Read.Add(controllerAge)
@@ -54,8 +54,8 @@ func (c *controllerReads) nextTime(step *upgrade.Step, latest time.Time, local f
 	return latest
 }
 
-// keepOnlyUnscaled forgets the controllers that are not in the step's Unscaled, because their workloads may be scaled
-// before they are read again.
+// keepOnlyUnscaled drops the answers of controllers that are not in the step's Unscaled, because users may scale these
+// workloads before the next reading.
 func (c *controllerReads) keepOnlyUnscaled(step *upgrade.Step) {
 	maps.DeleteFunc(c.known, func(w drain.Workload, _ drain.Controller) bool { return !slices.Contains(step.Unscaled, w) })
 	maps.DeleteFunc(c.since, func(w drain.Workload, _ time.Time) bool { return !slices.Contains(step.Unscaled, w) })

@@ -65,7 +65,7 @@ func classifyError(err error) nodegroup.Outcome {
 	switch {
 	case errors.As(err, &cloudErr):
 		return cloudErr.Outcome
-	case errors.As(err, &unreadable): // it is the same the next time
+	case errors.As(err, &unreadable): // the next try would get the same answer
 		return nodegroup.OutcomeFatal
 	case errors.Is(err, errLeaseNotRenewed):
 		return nodegroup.OutcomeLater

@@ -94,10 +94,10 @@ func (s *run) pollCloud(ctx context.Context) {
 	}()
 }
 
-// fatalCloudError returns an error if the upgrade must wait for the cloud, or for the load
-// balancers of draining nodes, and cannot read them. It does if the reading was refused (expired
-// credentials, a missing permission) or has failed for saveLimit. While the upgrade does not wait
-// for the cloud there is time to fix this, so earlier failures do not count; see recordPoll.
+// fatalCloudError returns an error if the upgrade must wait for the cloud, or for the load balancers of draining
+// nodes, and cannot read them. It returns an error if the reading was refused (expired credentials, a missing
+// permission) or has failed for saveLimit. While the upgrade does not wait for the cloud there is time to fix this,
+// so earlier failures do not count; see recordPoll.
 func (s *run) fatalCloudError(step *upgrade.Step) error {
 	if step.Targets.Every == 0 {
 		s.refusedTargets = 0

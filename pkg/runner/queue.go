@@ -30,7 +30,7 @@ func (s *run) queueFor(action nodegroup.Action) *requestQueue {
 	return &s.clusterQueue
 }
 
-// enqueueAction adds an action to its queue. From then on decisions treat it as in flight.
+// enqueueAction adds an action to its queue. Decisions treat a queued action as in flight.
 func (s *run) enqueueAction(action nodegroup.Action) {
 	key := action.Key()
 	before := s.attempts[key]

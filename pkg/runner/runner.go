@@ -80,7 +80,7 @@ type Runner struct {
 	BalancersRead func(error)
 	// WaitForSoak keeps the process running through a long soak instead of exiting; see upgrade.World.
 	WaitForSoak bool
-	// Lost is closed when another process may write. From then on this process writes nothing.
+	// Lost is closed when another process may write. After that, this process writes nothing.
 	Lost <-chan struct{}
 	// Idle is how long no process carried out the upgrade before this one got the right to write.
 	Idle time.Duration
@@ -138,7 +138,7 @@ type run struct {
 	lastPollError error
 	// unreadSince is when readings of the cloud began to fail while the upgrade waits for it; zero if the last one succeeded.
 	unreadSince time.Time
-	// refusedTargets and lastTargetsError are the same for load balancers.
+	// refusedTargets counts the refused readings of load balancers in a row. lastTargetsError is the error of the last one.
 	refusedTargets   int
 	lastTargetsError error
 	// outageSince is when requests to the API server began to get no answer, zero if they get answers. lastFailure is when the
@@ -210,7 +210,7 @@ func (s *run) runLoop(ctx, work context.Context, stop func()) (record.Record, er
 		}
 		s.adoptStep(&step)
 		if s.recordInterruption(ctx) || time.Since(began) > staleDecision {
-			continue // its actions are dropped: the next decision uses the current state
+			continue // the step's actions are dropped, because the next decision uses the current state
 		}
 		s.showStep(step)
 		if step.Finished && s.clusterQueue.isEmpty() && s.cloudQueue.isEmpty() {

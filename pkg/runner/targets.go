@@ -48,7 +48,8 @@ func (s *run) pollTargets(ctx context.Context, ids []string) {
 }
 
 // recordTargets stores a reading of load balancers. If the reading failed, the previous one stays
-// in use; every wait for it has a limit. If the readings are refused, the upgrade ends.
+// in use, and every wait for a newer one has a limit. If the readings are refused, the upgrade
+// ends.
 func (s *run) recordTargets(read nodegroup.Targets, err error) {
 	s.targetPolls.inFlight = false
 	switch {

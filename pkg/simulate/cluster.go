@@ -37,7 +37,7 @@ type Cluster struct {
 	// workloads groups the pods by workload.
 	workloads *drain.WorkloadIndex
 	movable   drain.Movable
-	// controllers are the controllers of workloads whose scale the upgrade asked for.
+	// controllers are the controllers that the upgrade requested to read.
 	controllers map[drain.Workload]drain.Controller
 	// refilled has the drained nodes that users have already replaced. It is nil if no user replaces nodes.
 	refilled map[string]bool
@@ -54,7 +54,7 @@ type Cluster struct {
 	memo upgrade.Memo
 }
 
-// New copies the Spec into a cluster whose time stands still until Advance.
+// New copies the Spec into a cluster whose time only Advance moves.
 func New(spec Spec) *Cluster {
 	clock := &clock{now: spec.Now}
 	c := &Cluster{

@@ -7,7 +7,7 @@
 //	                    ▲                                                                       │
 //	                    └───────────────────────────────────────────────────────────────────────┘
 //
-// Its parts know only those further down:
+// Each part uses only the parts below it:
 //
 //	Cluster            what an upgrade sees, and its actions
 //	cloud              launches and terminates instances

@@ -180,8 +180,8 @@ func requestOfForecast(req record.Request, refilled bool) record.Request {
 	return req
 }
 
-// hasNoCurrentNodes reports whether users have not added any current node to the group yet. If some current nodes exist,
-// they are assumed to be all. If no labels identify current nodes, users cannot add any.
+// hasNoCurrentNodes reports whether users must still add the first current node to the group. If some current nodes exist,
+// users are assumed to have added all. If no labels identify current nodes, users cannot add any.
 func (s *Spec) hasNoCurrentNodes() bool {
 	return s.Record.Run == "" && s.Group.Can.Refill == nodegroup.RefillByUser && !slices.ContainsFunc(s.Nodes, func(n *corev1.Node) bool { return !s.Outdated(n) })
 }
@@ -212,7 +212,7 @@ func predictOnce(ctx context.Context, spec Spec, req record.Request, drawn uint6
 	r.forecast.Room = c.measureRoom(req)
 	c.cloud.cloudSurge = c.countCloudSurge(req)
 	size := cmp.Or(c.record.Sizes.Desired, c.group.Desired)
-	var before []Unplaced // when it begins to stop, because the nodes that it then uncordons take some of them
+	var before []Unplaced // taken when the upgrade begins to stop, because the nodes that it then uncordons take some of the pods
 	stopping := false
 	rec, err := c.Run(ctx, req, func(w upgrade.World, step upgrade.Step) {
 		r.recordStep(w, step)

@@ -26,11 +26,11 @@ type podLifecycle struct {
 	workloads *drain.WorkloadIndex
 	// daemons has one pod of each DaemonSet that has pods on the group's nodes.
 	daemons []*simPod
-	// faultsLast is Spec.FaultsLast.
+	// faultsLast is true if faulty pods never become ready; see Spec.FaultsLast.
 	faultsLast bool
 	// refused is why pods of workloads could not be created.
 	refused map[drain.Workload]string
-	// findRefusal is Spec.Refused.
+	// findRefusal returns why the API server refuses the pod that would replace a pod; see Spec.Refused.
 	findRefusal func(pod *corev1.Pod, beside bool) string
 }
 

@@ -17,7 +17,7 @@ import (
 // pkg/drain).
 const evictionRetryDelay = 5 * time.Second
 
-// cloudAddsFirst reports whether the group's own cloud upgrades it and adds nodes for that.
+// cloudAddsFirst reports whether the group's own cloud upgrades the group and adds nodes before it drains any.
 func (c *Cluster) cloudAddsFirst() bool {
 	return c.group.Managed != nil && !c.group.Managed.TerminateFirst
 }

@@ -69,7 +69,7 @@ const allNamespaces = ""
 // bindToNode records that the pod is on the node.
 func (x *podIndex) bindToNode(u *simPod, n *simNode) {
 	if a := u.pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
-		x.readSchedulingKey(u.key) // its anti-affinity keeps others away from now on
+		x.readSchedulingKey(u.key) // from now on, the pod's anti-affinity keeps other pods away
 	}
 	x.bound[u.pod.UID] = u
 	u.node = n
@@ -121,7 +121,7 @@ func (x *podIndex) readSchedulingKey(k *schedulingKey) {
 	spec := &k.sample.Spec
 	affinity := spec.Affinity
 	if k.kind == daemonSet {
-		affinity = nil // it contains the node of one pod
+		affinity = nil // the affinity of a DaemonSet's pod names that pod's node
 	}
 	k.needs.SetNodeRequirements(spec.NodeSelector, affinity, spec.Tolerations)
 	k.filters = x.filterCacheOf(k)

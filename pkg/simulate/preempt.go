@@ -86,7 +86,7 @@ func (s *scheduler) findVictims(u *simPod, n *simNode) *preemption {
 		}
 	}
 	for _, victim := range p.victims {
-		n.addTrialUsage(victim, 1) // it is not gone yet
+		n.addTrialUsage(victim, 1) // the pod is not gone yet
 	}
 	if !fitted {
 		return nil

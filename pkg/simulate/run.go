@@ -124,7 +124,7 @@ func (c *Cluster) Do(step upgrade.Step) {
 	}
 	for _, w := range step.Unscaled {
 		if w.Kind == daemonSet {
-			c.controllers[w] = drain.Controller{} // it lacks none
+			c.controllers[w] = drain.Controller{} // the workload lacks no pod
 			continue
 		}
 		c.controllers[w] = c.readController(w)

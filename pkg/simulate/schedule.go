@@ -17,8 +17,8 @@ type scheduler struct {
 	index *podIndex
 	// pending are the pods that no node takes.
 	pending []*pendingGroup
-	// freed are nodes that may now take pods that they refused before. freedAnywhere is true if that may be so for
-	// any node. moved is true if any node may now take pods that depend on where other pods are.
+	// freed are nodes that may now take pods that they refused before. freedAnywhere is true if any node may be one of
+	// them. moved is true if any node may now take pods whose scheduling depends on where other pods are.
 	freed         []*simNode
 	freedAnywhere bool
 	moved         bool
@@ -32,8 +32,8 @@ type scheduler struct {
 type pendingGroup struct {
 	key  *schedulingKey
 	pods []*simPod
-	// refused is true if the simulation has tried all nodes. It is false for pending pods of the Spec: a real
-	// scheduler has refused them, and it knows more than the simulation.
+	// refused is true if the simulation has tried all nodes. It is false for pending pods of the Spec, because the real
+	// scheduler that has refused them knows more than the simulation.
 	refused bool
 }
 
@@ -43,8 +43,8 @@ func (s *scheduler) addPending(u *simPod) {
 	s.pending = append(s.pending, &pendingGroup{key: u.key, pods: []*simPod{u}})
 }
 
-// removeUnseen removes and returns the initially pending pods that no scheduler has seen. The others stay: a real
-// scheduler has refused them, and it knows more than the simulation.
+// removeUnseen removes and returns the initially pending pods that no scheduler has seen. The others stay pending,
+// because the real scheduler that has refused them knows more than the simulation.
 func (s *scheduler) removeUnseen() []*simPod {
 	var unseen []*simPod
 	for _, g := range s.pending {
@@ -142,7 +142,7 @@ func (s *scheduler) placePending(start func(*simPod, *simNode)) {
 	}
 }
 
-// Unplaced is a pending pod.
+// Unplaced is a pod that became pending in the simulation.
 type Unplaced struct {
 	Pod types.NamespacedName
 	// Owner is the kind and name of its controller; empty without one.

@@ -29,7 +29,7 @@ func nodeExplanations() map[string]explanation {
 	return map[string]explanation{
 		"PodEvictionFailure": {
 			"EKS could not drain the node within 15 minutes",
-			"find the PodDisruptionBudget with kubectl nodeupgrade status and let it allow an eviction, or pass --on-timeout=force",
+			"find the PodDisruptionBudget with kubectl nodeupgrade status and change it so that it allows an eviction, or pass --on-timeout=force",
 		},
 		"NodeCreationFailure": {
 			"new instances did not join the cluster as nodes",

@@ -55,7 +55,7 @@ func TestFailedEKSUpdatesAreExplained(t *testing.T) {
 			failures: []kt.ErrorDetail{failure("PodEvictionFailure", tired, "ip-1.ec2.internal")},
 			code:     "PodEvictionFailure",
 			text: "EKS could not drain the node within 15 minutes (ip-1.ec2.internal) [PodEvictionFailure: " + tired +
-				"]: find the PodDisruptionBudget with kubectl nodeupgrade status and let it allow an eviction, or pass --on-timeout=force",
+				"]: find the PodDisruptionBudget with kubectl nodeupgrade status and change it so that it allows an eviction, or pass --on-timeout=force",
 			ids: "ip-1.ec2.internal",
 		},
 		"drain with force": {
