@@ -221,7 +221,7 @@ func (r *rules) checkEviction(p *process, w *upgrade.World, stored *record.Recor
 		r.fail("POD008", "%s, but the pod's annotation forbids a disruption", a)
 	}
 	spends, err := answerEviction(pod, p.seen.budgets, w.EndingNamespaces[namespace])
-	if err != nil && w.Now.Equal(r.c.now) { // otherwise more was seen while the record was stored
+	if err != nil && w.Now.Equal(r.c.now) { // in other worlds, the process may have seen more while it stored the record
 		r.fail("I5", "%s, but the API server would refuse it: %v", a, err)
 	}
 	if budget := p.seen.budgets[spends]; budget != nil && !stored.Request.NoImplicitBudgets && w.Now.Equal(r.c.now) {

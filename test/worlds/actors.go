@@ -32,39 +32,39 @@ func (u *user) runActor(a Actor) {
 // actorActions returns each actor's action. pick chooses the object. An action returns false if there is no object.
 func (u *user) actorActions() map[ActorKind]func(pick int) bool {
 	return map[ActorKind]func(int) bool{
-		Kill:            u.killProcess,
-		KillMidStep:     u.killProcessMidStep,
-		Interrupt:       func(int) bool { alive := !u.process.dead; u.interruptProcess(); return alive },
-		Sleep:           u.sleepProcess,
-		SecondRun:       u.startSecondRun,
-		Spot:            u.terminateInstance,
-		AdminTerminates: u.terminateInstance,
-		ScalerGrows:     u.growGroup,
-		ScalerShrinks:   u.removeIdleNode,
-		AdminCordons:    u.cordonNode,
-		AdminUncordons:  u.uncordonNode,
-		AdminTaints:     u.taintNode,
-		AdminLabels:     u.labelNode,
-		AdminDeletes:    u.deletePod,
-		AdminStripsNode: u.stripAnnotations,
-		AdminRaisesMax:  u.raiseGroupMax,
-		AdminResumes:    u.resumeSuspended,
-		AdminProtects:   u.protectInstance,
-		NodeSilent:      u.silenceNode,
-		PodCrashes:      u.makePodUnready,
-		OwnerMends:      u.fixWorkload,
-		OwnerDeploys:    u.changeDeployment,
-		BudgetChanges:   u.changeBudget,
-		TargetMoves:     u.changeTemplate,
-		NamespaceEnds:   u.deleteNamespace,
-		Pauses:          u.requestPause,
-		Aborts:          func(int) bool { return u.requestUndo(record.VerbAbort) },
-		OperationBegun:  u.beginOperation,
-		RecordAimed:     u.changeRecordedMachine,
-		Scribbles:       u.overwriteBaseline,
-		RecordPointed:   u.changeRecordedRevision,
-		EndsSoak:        u.requestSoakEnd,
-		RollsBack:       func(int) bool { return u.requestUndo(record.VerbRollback) },
+		Kill:                  u.killProcess,
+		KillMidStep:           u.killProcessMidStep,
+		Interrupt:             func(int) bool { alive := !u.process.dead; u.interruptProcess(); return alive },
+		Sleep:                 u.sleepProcess,
+		SecondRun:             u.startSecondRun,
+		Spot:                  u.terminateInstance,
+		AdminTerminates:       u.terminateInstance,
+		ScalerGrows:           u.growGroup,
+		ScalerShrinks:         u.removeIdleNode,
+		AdminCordons:          u.cordonNode,
+		AdminUncordons:        u.uncordonNode,
+		AdminTaints:           u.taintNode,
+		AdminLabels:           u.labelNode,
+		AdminDeletes:          u.deletePod,
+		AdminStripsNode:       u.stripAnnotations,
+		AdminRaisesMax:        u.raiseGroupMax,
+		AdminResumes:          u.resumeSuspended,
+		AdminProtects:         u.protectInstance,
+		NodeSilent:            u.silenceNode,
+		PodCrashes:            u.makePodUnready,
+		OwnerFixes:            u.fixWorkload,
+		OwnerDeploys:          u.changeDeployment,
+		BudgetChanges:         u.changeBudget,
+		TargetMoves:           u.changeTemplate,
+		NamespaceEnds:         u.deleteNamespace,
+		Pauses:                u.requestPause,
+		Aborts:                func(int) bool { return u.requestUndo(record.VerbAbort) },
+		OperationBegun:        u.beginOperation,
+		RecordMachineChanged:  u.changeRecordedMachine,
+		AnnotationOverwritten: u.overwriteBaseline,
+		RecordRevisionChanged: u.changeRecordedRevision,
+		EndsSoak:              u.requestSoakEnd,
+		RollsBack:             func(int) bool { return u.requestUndo(record.VerbRollback) },
 	}
 }
 
@@ -205,7 +205,7 @@ func (u *user) changePickedNode(pick int, fit func(*corev1.Node) bool, by func(*
 
 func (u *user) cordonNode(pick int) (acted bool) {
 	cordoned := u.changePickedNode(pick, func(n *corev1.Node) bool {
-		// On a fenced node, the user's cordon cannot be distinguished from the upgrade's own.
+		// On a fenced node, nothing distinguishes the user's cordon from the upgrade's own.
 		return !n.Spec.Unschedulable && n.Annotations[nodemark.AnnotationRun] == ""
 	}, func(n *corev1.Node) { n.Spec.Unschedulable = true })
 	if cordoned {
@@ -328,7 +328,7 @@ func (u *user) silenceNode(pick int) (acted bool) {
 	u.c.fellSilent[uid] = true
 	u.c.after(drain.LostAfter, func() {
 		if node := u.c.nodes[name]; node != nil && node.UID == uid && isSilent(node, u.c.now) {
-			u.rules.noteLostNode() // until then the node may return at any time
+			u.rules.noteLostNode() // before this moment, the node may return at any time
 		}
 	})
 	u.c.after(time.Duration(1+pick%20)*time.Minute, func() {
@@ -364,7 +364,7 @@ func (u *user) changeTemplate(int) (acted bool) {
 	}
 	u.c.cloud.moves++
 	u.c.cloud.wanted = strconv.Itoa(2 + u.c.cloud.moves)
-	if !u.c.plan.Repoint && !u.c.plan.keepsTarget() { // otherwise the upgrade points the group at the new revision
+	if !u.c.plan.Repoint && !u.c.plan.keepsTarget() { // an upgrade that does not keep its target points the group at the new revision
 		u.c.cloud.pointed, u.rules.ownerRevision = u.c.cloud.wanted, u.c.cloud.wanted
 	}
 	return true

@@ -74,8 +74,8 @@ func (d dice) addAutoscaledActors(p *Plan) {
 
 func (p *Plan) isAutoscaled() bool { return p.Request.Strategy == record.AutoscaledBlueGreen }
 
-// keepsTarget reports whether the upgrade keeps its first target when the template changes. Such an upgrade also keeps its fences when
-// it stops.
+// keepsTarget reports whether the upgrade keeps its first target when the template changes. An upgrade that keeps its target also
+// keeps its fences when it stops.
 func (p *Plan) keepsTarget() bool { return p.isBlueGreen() || p.isAutoscaled() }
 
 // addNodesForPods acts as cluster-autoscaler when pods wait: it adds a node or two, up to the group's maximum.
@@ -129,9 +129,9 @@ func (r *rules) checkAutoscaled(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// checkAutoscaledAction checks one action. The upgrade launches no node (G70). It raises the maximum by at most the number of outdated
-// nodes (G77). It evicts pods only after the wait (G71), with a grace period of at most a day (G75). Nodes with protected pods stay
-// until then (G72).
+// checkAutoscaledAction checks one action. The upgrade launches no node (G70). It raises the maximum by at most the number of
+// outdated nodes (G77). It evicts pods only after the wait (G71), with a grace period of at most a day (G75). During the wait it
+// removes no node with protected pods (G72).
 func (r *rules) checkAutoscaledAction(w *upgrade.World, rec *record.Record, action nodegroup.Action) {
 	drains := rec.Phase == record.PhaseDrainBlue || rec.Phase == record.PhaseDeleteBlue
 	switch a := action.(type) {

@@ -165,20 +165,20 @@ type targetPolls struct {
 	read     nodegroup.Targets
 	lastPoll time.Time
 	polling  bool
-	// lastScheduled is the number of the last scheduled poll. Earlier scheduled polls are cancelled.
-	lastScheduled int
+	// pollNumber is the number of the last scheduled poll. Earlier scheduled polls are cancelled.
+	pollNumber int
 }
 
 // scheduleTargetPoll schedules the next poll of the load balancers.
 func (p *process) scheduleTargetPoll(watch upgrade.TargetWatch) {
 	t := &p.targets
-	t.lastScheduled++
+	t.pollNumber++
 	if t.polling || watch.Every == 0 {
 		return
 	}
-	planned := t.lastScheduled
+	planned := t.pollNumber
 	p.whenAwake(max(0, t.lastPoll.Add(watch.Every).Sub(p.c.now)), func() {
-		if t.lastScheduled == planned && !t.polling {
+		if t.pollNumber == planned && !t.polling {
 			p.readTargets(watch.IDs)
 		}
 	})

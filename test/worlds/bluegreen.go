@@ -165,7 +165,7 @@ func (u *user) requestSoakEnd(int) (acted bool) {
 // pauseWaitingUpgrade marks an upgrade that waits for its soak as paused, as "pause" does if no process is running.
 func (u *user) pauseWaitingUpgrade() {
 	if u.isWaitingForSoak() {
-		u.lastScheduled++
+		u.runNumber++
 		u.stored.record, u.awaitsResume = record.AsPaused(&u.stored.record, "workers", "alice@host", u.c.now), true
 	}
 }

@@ -56,8 +56,8 @@ type cluster struct {
 	devicesRepairedAt time.Time
 	// onNodeClosed is called for each new node that is closed to pods.
 	onNodeClosed func(Closing)
-	// onTaintWait is called when a DaemonSet's pod waits for a Ready node whose not-ready taint is not yet removed.
-	onTaintWait func()
+	// onPodWaitsForTaint is called when a DaemonSet's pod waits for a Ready node whose not-ready taint is not yet removed.
+	onPodWaitsForTaint func()
 	// onFault is called for every fault that happens.
 	onFault func(FaultKind)
 	// onUnplacedPod is called when a pod waits for a node. scaling is true while an autoscaler is about to add nodes.

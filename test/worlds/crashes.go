@@ -60,7 +60,7 @@ func (d dice) addMendingActors(p *Plan) {
 		return
 	}
 	if d.chance(60) {
-		p.Actors = append(p.Actors, Actor{Kind: OwnerMends, At: d.between(time.Minute, time.Hour), Pick: d.IntN(1000)})
+		p.Actors = append(p.Actors, Actor{Kind: OwnerFixes, At: d.between(time.Minute, time.Hour), Pick: d.IntN(1000)})
 	}
 	if p.listsMachines() && !p.isAutoscaled() && d.chance(50) {
 		p.Actors = append(p.Actors, Actor{Kind: RollsBack, At: d.between(2*time.Minute, 30*time.Minute), Pick: d.IntN(1000)})

@@ -52,7 +52,7 @@ func (c *cluster) createDaemonPods(m *controller) {
 // noteTaintWait counts a pod that waits until the not-ready taint of its node is removed.
 func (c *cluster) noteTaintWait(m *controller, node string) {
 	if !m.homeless && isNodeReady(c.nodes[node]) {
-		c.onTaintWait()
+		c.onPodWaitsForTaint()
 	}
 }
 

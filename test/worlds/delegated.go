@@ -362,7 +362,7 @@ func (r *rules) checkDelegatedPause(rec record.Record) {
 	op := r.c.runningOperation()
 	read := r.delegations.groupReadAt.Add(-r.c.plan.CloudLag)
 	if op == nil || op.shownFrom.After(read) || !op.hiddenAt.IsZero() {
-		return // the cloud did not show it
+		return // the cloud did not show the operation
 	}
 	if rec.Delegation.ID == op.id || strings.HasPrefix(op.token, rec.Run+"-") {
 		r.fail("G25", "it is paused, but the cloud continues operation %s", op.id)

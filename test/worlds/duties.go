@@ -71,7 +71,7 @@ func (r *rules) checkOrderAndPatience(p *process, w *upgrade.World, step *upgrad
 	for _, a := range w.Open {
 		switch a.Action.(type) {
 		case nodemark.HoldNode, schedule.Restart:
-			continue // the upgrade continues without these actions
+			continue // the upgrade continues without these optional actions
 		}
 		if a.Outcome == nodegroup.OutcomeFatal && !a.InFlight && step.Record.Stopping == "" && step.Record.Result == "" {
 			r.fail("fatal", "to %s was refused for good, but the upgrade continues", a.Action)

@@ -136,8 +136,8 @@ func (r *rules) checkResultCause(rec record.Record) {
 	case record.Failed:
 		refused := (p.hasFault(Forbidden) || p.Denial.Kind != "") && strings.Contains(rec.Message, "forbidden")
 		tooLong := !r.undisturbed && strings.Contains(rec.Message, "has had no effect for")
-		aimed := p.hasActor(RecordAimed) && reportsChangedRecord(&rec)
-		scribbled := p.hasActor(Scribbles) && strings.Contains(rec.Message, unreadable)
+		aimed := p.hasActor(RecordMachineChanged) && reportsChangedRecord(&rec)
+		scribbled := p.hasActor(AnnotationOverwritten) && strings.Contains(rec.Message, unreadable)
 		if scribbled && slices.ContainsFunc(strings.Split(rec.Message, "; "), func(request string) bool {
 			return strings.Contains(request, unreadable) && strings.Contains(request, "has had no effect for")
 		}) {
@@ -183,7 +183,7 @@ func (r *rules) checkResultCause(rec record.Record) {
 // nodes.
 func (r *rules) checkSurgeReturned(rec record.Record) {
 	if rec.Phase != record.PhaseScaleUp || rec.Ledger.ConfirmedSurge() <= 0 || r.unclearTermination || rec.Rollback || r.c.plan.hasActor(TargetMoves) {
-		return // the owner of a launch without an answer is unknown, and nodes of an earlier target are outdated
+		return // a launch without an answer may be the upgrade's or another process's, and nodes of an earlier target are outdated
 	}
 	r.checkNoIdleNode("S5", rec)
 }
@@ -198,7 +198,7 @@ func (r *rules) checkNoIdleNode(rule string, record record.Record) {
 			continue
 		}
 		idle := !slices.ContainsFunc(r.c.podsOn(r.c.nodeNameOf(i)), func(pod *corev1.Pod) bool { return mustLeave(pod, false) })
-		if idle && strings.HasPrefix(i.id, "i-new-") && r.c.cloud.desired > r.c.cloud.min { // at its minimum the group gives no node back
+		if idle && strings.HasPrefix(i.id, "i-new-") && r.c.cloud.desired > r.c.cloud.min { // a group at its minimum cannot shrink
 			r.fail(rule, "instance %s has no pods and is not removed, with a contribution of %d nodes", i.id, record.Ledger.Contribution())
 		}
 	}
@@ -325,7 +325,7 @@ func (r *rules) isOutdated(node *corev1.Node, i *instance, record record.Record)
 func (r *rules) checkFinalSize(rec record.Record) {
 	k, owed := &r.c.cloud, rec.Ledger.Contribution()
 	isSaid := strings.Contains(rec.Message, "more node")
-	isUnexplained := owed > 0 && !isSaid && r.removedByOthers == 0 && r.sizeChangeByOthers() >= 0 // no other actor removed as many nodes
+	isUnexplained := owed > 0 && !isSaid && r.removedByOthers == 0 && r.sizeChangeByOthers() >= 0 // other actors have removed fewer nodes than were added
 	if owed < 0 || isUnexplained || (isSaid && r.undisturbed && k.desired <= r.desired) {
 		r.fail("I9", "it ends with a contribution of %d nodes, and the message is %q", owed, rec.Message)
 	}

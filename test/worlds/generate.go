@@ -66,7 +66,7 @@ func Generate(seed uint64) Plan {
 	drawStandby(&p)
 	setStrayMarks(&p)
 	addMachineChanges(&p)
-	addScribbles(&p)
+	addAnnotationOverwrites(&p)
 	addRevisionChanges(&p)
 	drawDenial(&p)
 	drawElsewhere(&p)

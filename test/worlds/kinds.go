@@ -78,39 +78,39 @@ type ActorKind string
 
 // The actors.
 const (
-	Kill            ActorKind = "process killed"
-	KillMidStep     ActorKind = "process killed between actions"
-	Interrupt       ActorKind = "Ctrl-C"
-	Sleep           ActorKind = "laptop sleeps"
-	SecondRun       ActorKind = "a second run"
-	Spot            ActorKind = "spot takes an instance"
-	ScalerGrows     ActorKind = "autoscaler grows the group"
-	ScalerShrinks   ActorKind = "autoscaler removes a new node"
-	AdminCordons    ActorKind = "admin cordons"
-	AdminUncordons  ActorKind = "admin uncordons"
-	AdminTaints     ActorKind = "admin taints"
-	AdminLabels     ActorKind = "admin labels"
-	AdminDeletes    ActorKind = "admin deletes a pod"
-	AdminStripsNode ActorKind = "admin strips annotations"
-	AdminTerminates ActorKind = "admin terminates an instance"
-	AdminRaisesMax  ActorKind = "admin raises the maximum"
-	AdminResumes    ActorKind = "admin resumes processes"
-	AdminProtects   ActorKind = "admin protects an instance"
-	NodeSilent      ActorKind = "node goes silent"
-	PodCrashes      ActorKind = "pod crashes"
-	OwnerMends      ActorKind = "owner mends a workload"
-	BudgetChanges   ActorKind = "budget changes"
-	TargetMoves     ActorKind = "target moves"
-	NamespaceEnds   ActorKind = "namespace ends"
-	Pauses          ActorKind = "somebody pauses and resumes"
-	Aborts          ActorKind = "somebody aborts"
-	RollsBack       ActorKind = "somebody rolls back"
-	EndsSoak        ActorKind = "somebody completes"
-	OwnerDeploys    ActorKind = "owner changes a Deployment"
-	OperationBegun  ActorKind = "another actor has the cloud begin"
-	RecordAimed     ActorKind = "another actor changes the record"
-	Scribbles       ActorKind = "another actor scribbles on a node"
-	RecordPointed   ActorKind = "another actor changes the record's revision"
+	Kill                  ActorKind = "process killed"
+	KillMidStep           ActorKind = "process killed between actions"
+	Interrupt             ActorKind = "Ctrl-C"
+	Sleep                 ActorKind = "laptop sleeps"
+	SecondRun             ActorKind = "a second run"
+	Spot                  ActorKind = "spot takes an instance"
+	ScalerGrows           ActorKind = "autoscaler grows the group"
+	ScalerShrinks         ActorKind = "autoscaler removes a new node"
+	AdminCordons          ActorKind = "admin cordons"
+	AdminUncordons        ActorKind = "admin uncordons"
+	AdminTaints           ActorKind = "admin taints"
+	AdminLabels           ActorKind = "admin labels"
+	AdminDeletes          ActorKind = "admin deletes a pod"
+	AdminStripsNode       ActorKind = "admin strips annotations"
+	AdminTerminates       ActorKind = "admin terminates an instance"
+	AdminRaisesMax        ActorKind = "admin raises the maximum"
+	AdminResumes          ActorKind = "admin resumes processes"
+	AdminProtects         ActorKind = "admin protects an instance"
+	NodeSilent            ActorKind = "node goes silent"
+	PodCrashes            ActorKind = "pod crashes"
+	OwnerFixes            ActorKind = "owner mends a workload"
+	BudgetChanges         ActorKind = "budget changes"
+	TargetMoves           ActorKind = "target moves"
+	NamespaceEnds         ActorKind = "namespace ends"
+	Pauses                ActorKind = "somebody pauses and resumes"
+	Aborts                ActorKind = "somebody aborts"
+	RollsBack             ActorKind = "somebody rolls back"
+	EndsSoak              ActorKind = "somebody completes"
+	OwnerDeploys          ActorKind = "owner changes a Deployment"
+	OperationBegun        ActorKind = "another actor has the cloud begin"
+	RecordMachineChanged  ActorKind = "another actor changes the record"
+	AnnotationOverwritten ActorKind = "another actor scribbles on a node"
+	RecordRevisionChanged ActorKind = "another actor changes the record's revision"
 )
 
 func allActors() []ActorKind {
@@ -121,7 +121,7 @@ func allActors() []ActorKind {
 	}
 }
 
-// rareActors returns the actors that the functions of special worlds add, for example addRareTrouble and addScribbles.
+// rareActors returns the actors that only special worlds have; see for example addRareTrouble and addAnnotationOverwrites.
 func rareActors() []ActorKind {
-	return []ActorKind{SecondRun, AdminProtects, OperationBegun, EndsSoak, OwnerMends, OwnerDeploys, RecordAimed, Scribbles, RecordPointed}
+	return []ActorKind{SecondRun, AdminProtects, OperationBegun, EndsSoak, OwnerFixes, OwnerDeploys, RecordMachineChanged, AnnotationOverwritten, RecordRevisionChanged}
 }

@@ -80,7 +80,7 @@ func (p *Plan) keepLastReadyPods() {
 }
 
 // checkLastReadyStays checks I12: the last ready pod of a workload is not evicted in two cases. Another pod of its StatefulSet must
-// end before the controller can create a new pod. Or another workload does not recover, so that the upgrade may stop.
+// end before the controller can create a new pod. Or another workload does not recover, because of which the upgrade may stop.
 func (r *rules) checkLastReadyStays(w *upgrade.World, step *upgrade.Step, app *Workload, sent string) {
 	name := app.id().String()
 	if ending := r.podInGracePeriod(w, app); ending != nil {
@@ -108,8 +108,8 @@ func (r *rules) podInGracePeriod(w *upgrade.World, app *Workload) *corev1.Pod {
 	return nil
 }
 
-// lacksLastingPods reports whether the workload lost pods and now has fewer lasting pods than it had ready ones. A pod is lasting if
-// it has been ready for steadyAfter, or for as long as the workload's pods take to become ready.
+// lacksLastingPods reports whether the workload lost pods and now has fewer lasting pods than it had ready ones. A pod counts as
+// lasting once it has been ready for steadyAfter, or for as long as the workload's pods take to become ready.
 func (r *rules) lacksLastingPods(w *upgrade.World, name string) bool {
 	return slices.ContainsFunc(r.c.plan.Workloads, func(app Workload) bool {
 		before, lost := r.recovery.lostPods[name]
@@ -123,10 +123,10 @@ func (r *rules) lacksLastingPods(w *upgrade.World, name string) bool {
 	})
 }
 
-// checkCanaryLeaves checks I11 for pods that wait until the first pod of their workload is ready on another node. That first pod must
-// be leaving its node, or must have left it since the target last changed. If the first pod's node was given up, the other pods wait
-// as long as the workload lacks pods: the upgrade stops if that lasts.
-func (r *rules) checkCanaryLeaves(w *upgrade.World, step *upgrade.Step) {
+// checkFirstPodLeaves checks I11 for pods that wait until a first new pod of their workload is ready. A first pod must be leaving
+// its node, or must have left it since the target last changed. If that pod's node was given up, the other pods wait while the
+// workload lacks pods, and the upgrade stops if that lasts.
+func (r *rules) checkFirstPodLeaves(w *upgrade.World, step *upgrade.Step) {
 	rec := &step.Record
 	if goal := fmt.Sprintf("%s %s %t", rec.Run, rec.Target.ID, rec.Rollback); goal != r.recovery.goal {
 		r.recovery.goal = goal

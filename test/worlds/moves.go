@@ -96,7 +96,7 @@ func (d dice) setRollout(w *Workload) {
 		return
 	}
 	w.Rollout = pick(d, Surges, Surges, Surges, SurgesByOne, SurgesByOne, ManyNodes, OneNode, Recreates, NoSurge, AllMissing, Halted)
-	w.Claims = w.Claims && w.Rollout != ManyNodes && w.Rollout != OneNode // these two define their own volume
+	w.Claims = w.Claims && w.Rollout != ManyNodes && w.Rollout != OneNode // the pods of these two rollouts define their own volume
 }
 
 // addRestartTrouble adds faults and actors that affect restarts.

@@ -39,7 +39,7 @@ func (r *rules) checkOrderedReport(p *process, w *upgrade.World, app *Workload, 
 		pod := podNamed(p.seen.pods, name)
 		switch {
 		case pod == nil:
-			return // it is missing, and all before it are there
+			return // the pod is missing, and all pods before it exist
 		case pod.DeletionTimestamp != nil && w.Now.Before(pod.DeletionTimestamp.Time) && memberNamed(w, pod.Spec.NodeName) != nil:
 			r.fail("I11", "%s: the next pod is not missing, because the previous pod %s is terminating", u, name)
 		}

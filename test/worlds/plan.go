@@ -133,7 +133,7 @@ type Workload struct {
 	// has only one pod with a node. Its other pods are unschedulable until the owner fixes the workload, or until Calm.
 	Spare    int
 	Stranded bool
-	// Sick is the number of its first pods that are not ready. They are on nodes that stay, if there are any.
+	// Sick is the number of its first pods that are not ready. If the group has current nodes, these pods are on them.
 	Sick int
 	// Falls is when the first of its first pods becomes unready; 0 for never. FallsFor is how long it stays unready. FallsEach is the
 	// time until the next pod becomes unready. Restarts is true when the pods become unready because a container exited.
@@ -147,7 +147,7 @@ type Workload struct {
 	// Rejected is how soon its new pods end on new nodes, before they are ready; 0 for never. New pods replace them. It lasts until
 	// the owner fixes the workload, or until Calm.
 	Rejected time.Duration
-	// Tells is true when the status of its first pods shows how long they took to become ready.
+	// Tells is true when the status of its first pods shows how long they took to become ready after their start.
 	Tells bool
 	// Ends is how soon its pods end by themselves; 0 for never.
 	Ends time.Duration

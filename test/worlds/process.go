@@ -62,10 +62,10 @@ type process struct {
 	// turnPlanned is true while a turn is scheduled. turns counts the turns.
 	turnPlanned, polling bool
 	turns                int
-	// lastPoll is when the cloud was last polled. earlyPoll is when it is polled earlier than usual; zero for never. lastScheduled is
+	// lastPoll is when the cloud was last polled. earlyPoll is when it is polled earlier than usual; zero for never. pollNumber is
 	// the number of the last scheduled poll.
 	lastPoll, earlyPoll time.Time
-	lastScheduled       int
+	pollNumber          int
 	targets             targetPolls
 	// delivered is when the last event of each kind (node, pod, budget) reaches the process.
 	delivered [3]time.Time
@@ -374,10 +374,10 @@ func (p *process) schedulePoll(every time.Duration) {
 	if !p.earlyPoll.IsZero() && p.earlyPoll.Before(next) {
 		next = p.earlyPoll
 	}
-	p.lastScheduled++
-	asking := p.lastScheduled
+	p.pollNumber++
+	asking := p.pollNumber
 	p.whenAwake(next.Sub(p.c.now), func() {
-		if p.lastScheduled == asking && !p.polling {
+		if p.pollNumber == asking && !p.polling {
 			p.pollCloud()
 		}
 	})

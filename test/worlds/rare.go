@@ -20,7 +20,7 @@ func addRareTrouble(p *Plan) {
 		kind := pick(d, ScalerShrinks, ScalerGrows, BudgetChanges, TargetMoves, AdminUncordons, NamespaceEnds, NodeSilent, AdminTerminates)
 		times := 1 + d.IntN(3)
 		if kind == BudgetChanges {
-			times += 8 // with more changes, one of them comes before the disruption controller has seen the previous one
+			times += 8 // with several actors, one changes the budget before the disruption controller has seen the previous change
 		}
 		for range times {
 			p.Actors = append(p.Actors, Actor{Kind: kind, At: d.between(2*time.Second, 10*time.Minute), Pick: d.IntN(1000)})

@@ -23,7 +23,8 @@ const (
 	lastReadyWait = 2 * time.Minute
 	// lackLimit is the longest time for which an upgrade may wait for a workload, for any reason.
 	lackLimit = 2 * time.Hour
-	// uncreatedLimit is the time after which the upgrade must know that missing pods are refused. It reads controllers every 5 s.
+	// uncreatedLimit is how long the upgrade may take to learn that the API server refuses a workload's missing pods. The upgrade
+	// reads controllers every 5 s.
 	uncreatedLimit = 15 * time.Second
 	// steadyAfter is how long a restarted pod must have been ready before it counts as ready.
 	steadyAfter = 30 * time.Second
@@ -48,9 +49,9 @@ type recoveryState struct {
 	crashing map[string]crashingPod
 	// lackingSince is, by workload, the time since when it has had fewer ready pods than before because its new pods do not come up.
 	lackingSince map[string]time.Time
-	// missingSince is, by workload, the time since when its pods are refused and therefore not created.
+	// missingSince is, by workload, the time since when pods are missing because the API server refuses them.
 	missingSince map[string]time.Time
-	// readyAtFirst is how many pods of each workload were ready when it was first seen, by its name.
+	// readyAtFirst is, by workload, how many of its pods were ready when the process first saw the workload.
 	readyAtFirst map[string]int
 	// lastReadySince is, for each pod, the time since when the pod has been seen as the last ready pod of its workload.
 	lastReadySince map[types.UID]time.Time
@@ -59,7 +60,7 @@ type recoveryState struct {
 	// roomless contains the workloads whose last ready pod was evicted while no other node took their pods, by name. This happens in
 	// upgrades without a surge.
 	roomless map[string]bool
-	// leftNode contains the workloads of which a pod has left a node since the upgrade got its current goal.
+	// leftNode contains the workloads with a pod that has left its node since the upgrade got its current goal.
 	leftNode map[drain.Workload]bool
 	goal     string
 }
@@ -221,12 +222,12 @@ func (r *rules) checkWaitsForRecovery(w *upgrade.World, step *upgrade.Step, app 
 }
 
 // checkWaitsForCreation checks I11 for refused pods: the upgrade starts no node after a workload's pods were missing for
-// uncreatedLimit. If the owner scaled the workload down during the upgrade, only nodes with pods of the workload count: the upgrade
-// reads its scale again before it starts such a node, and at the end.
+// uncreatedLimit. If the owner scaled the workload down during the upgrade, the rule holds only for nodes with pods of the
+// workload, because the upgrade reads the workload's scale again only before it starts such a node, and at the end.
 func (r *rules) checkWaitsForCreation(w *upgrade.World, record *record.Record, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
 	name, maker := app.id().String(), r.c.controllers[app.Name]
 	before, lost := r.recovery.lostPods[name]
-	there := 0 // with terminating pods of a StatefulSet, which must end before new ones are created
+	there := 0 // includes terminating pods of a StatefulSet, which creates new pods only after these have ended
 	for _, pod := range r.c.pods {
 		if pod.Labels["app"] == app.Name && (pod.DeletionTimestamp == nil || app.Kind == StatefulSet) {
 			there++
@@ -296,7 +297,7 @@ func (r *rules) checkFewAway(w *upgrade.World, step *upgrade.Step, app *Workload
 		case recorded && (state == record.NodeDraining || state == record.NodeForcing):
 			leaving++
 		case recorded:
-			staying++ // its node was given up
+			staying++ // the upgrade has given the pod's node up
 		case !isPodReady(pod) && pod.CreationTimestamp.After(w.Record.Started) && !isOnOutdated(w, pod):
 			coming++
 		case isPodReady(pod):
@@ -397,7 +398,7 @@ func (r *rules) checkLastReady(w *upgrade.World, step *upgrade.Step, app *Worklo
 		r.recovery.roomless[app.id().String()] = true
 	}
 	if app.Role == Completes {
-		return // no controller replaces completed pods here, so one pod may be left
+		return // no controller of a world replaces completed pods, so one pod may be left
 	}
 	if !app.isServed() || r.c.controllers[app.Name].scale < 2 || step.Record.Request.NoImplicitBudgets || !w.Now.Equal(r.c.now) {
 		return
@@ -486,8 +487,8 @@ func isLastReadyLeaving(w *upgrade.World, pods []*corev1.Pod, faulty func(*corev
 	return others > 0 && countSteady(pods, w.Now) == 1
 }
 
-// checkUnhealthyReport checks the status about workloads that do not recover. It also checks that the upgrade waits for unhealthyLimit
-// before it stops because of a workload.
+// checkUnhealthyReport checks the status about workloads that do not recover. It also checks that an upgrade that stops because of
+// a workload has waited for unhealthyLimit before.
 func (r *rules) checkUnhealthyReport(p *process, w *upgrade.World, step *upgrade.Step) {
 	for _, u := range step.Status.Unhealthy {
 		i := slices.IndexFunc(r.c.plan.Workloads, func(app Workload) bool { return app.id().String() == u.Name })
@@ -541,7 +542,7 @@ func (r *rules) checkMissingReport(app *Workload, u record.Unhealthy, pods []*co
 	if app.Sick == 0 || !r.undisturbed {
 		return // some pods may have left before the upgrade counted them
 	}
-	there := 0 // with terminating pods, because a StatefulSet creates no others before these have ended
+	there := 0 // includes terminating pods, because a StatefulSet creates no others before these have ended
 	for _, pod := range r.c.pods {
 		if pod.Labels["app"] == app.Name {
 			there++

@@ -32,7 +32,7 @@ type rules struct {
 	zonesChanged, maxChanged bool
 	// currentSince is, for each node that was renewed in place, the time since when the node has been current.
 	currentSince map[string]time.Time
-	// recordedMachine contains, by node, the machine that the record named before RecordAimed changed it.
+	// recordedMachine contains, by node, the machine that the record named before the actor RecordMachineChanged changed it.
 	recordedMachine map[string]string
 	// stripped contains the nodes from which an admin removed annotations of this program.
 	stripped map[string]bool
@@ -84,7 +84,7 @@ func newRules(c *cluster, say func(string)) *rules {
 			r.zonesChanged = true
 		}
 	}
-	c.onTaintWait = func() { r.tally.count("renewal", daemonTainted) }
+	c.onPodWaitsForTaint = func() { r.tally.count("renewal", daemonTainted) }
 	c.onNodeClosed = func(by Closing) { r.tally.count("renewal", string(by)) }
 	c.onRestart, c.onPodGone = r.checkRestartedOnce, r.checkDeparture
 	r.tally.countPlan(p)
@@ -99,7 +99,7 @@ func isEasy(p *Plan) bool {
 	tight := slices.ContainsFunc(p.Budgets, func(b Budget) bool { return b.Shape != MaxUnavailable || b.N < 1 || b.Percent })
 	twice := map[string]bool{}
 	for _, w := range p.Workloads {
-		twice[w.Name] = w.Kind != Deployment && w.Kind != StatefulSet // no budget counts their pods, or their pods end
+		twice[w.Name] = w.Kind != Deployment && w.Kind != StatefulSet // no budget counts the workload's pods, or the pods end by themselves
 	}
 	for _, b := range p.Budgets {
 		tight = tight || twice[b.Workload]
@@ -177,11 +177,11 @@ func (r *rules) countServing(rec record.Record) int {
 	n := 0
 	for name, node := range r.c.nodes {
 		i := r.c.instanceOf(node)
-		wantsFlavor := rec.Run == "" || len(rec.Request.Current) > 0 // a rollback asks for no labels
+		wantsFlavor := rec.Run == "" || len(rec.Request.Current) > 0 // a rollback requires no labels
 		lacking := node.Labels[imageLabel] == "" || (wantsFlavor && node.Labels[flavorLabel] == "")
 		unproven := lacking && (i == nil || rec.Run == "" || i.revision == rec.Target.ID)
 		fit := isNodeReady(node) && !r.c.isClosed(node)
-		if r.c.fellSilent[node.UID] { // with its taint, which stays a moment longer
+		if r.c.fellSilent[node.UID] { // the not-ready taint stays a moment longer
 			fit = !isSilent(node, r.c.now) && !r.c.isKeptClosed(node)
 		}
 		if node.Labels[groupLabel] == "" || unproven || !fit {
@@ -241,7 +241,7 @@ func (r *rules) checkStep(p *process, w *upgrade.World, step *upgrade.Step) {
 	r.notePodsTogether(p)
 	r.checkRebuilds(p, w)
 	r.checkWorkloadsRemembered(w, step)
-	r.checkCanaryLeaves(w, step)
+	r.checkFirstPodLeaves(w, step)
 	r.checkOverdueTargets(w, step)
 	r.checkDenialReport(w, step)
 	for _, action := range step.Actions {
@@ -328,7 +328,7 @@ func (r *rules) checkDeadlinesAndPhases(w *upgrade.World, rec *record.Record) {
 				continue
 			}
 			if isDeletingBlue(rec) && (n.State == record.NodeForcing || n.State == record.NodeDraining) {
-				delete(r.deadlines, n.UID) // its pods are deleted from then on
+				delete(r.deadlines, n.UID) // in this phase the upgrade deletes the pods, so the earlier deadline no longer counts
 			}
 			want, known := r.deadlines[n.UID]
 			if before := w.Record.Nodes[name].State; before == record.NodeDraining || before == record.NodeEmpty {

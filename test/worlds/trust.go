@@ -111,7 +111,7 @@ func addMachineChanges(p *Plan) {
 	}
 	most := pick(d, 5*time.Minute, 15*time.Minute, time.Hour)
 	for range 6 {
-		p.Actors = append(p.Actors, Actor{Kind: RecordAimed, At: d.between(time.Second, most), Pick: d.IntN(1000)})
+		p.Actors = append(p.Actors, Actor{Kind: RecordMachineChanged, At: d.between(time.Second, most), Pick: d.IntN(1000)})
 	}
 }
 
@@ -154,14 +154,14 @@ const foreignMachine = "i-elsewhere-outside"
 // repairRecord simulates the user, who corrects the record after the upgrade has reported the change.
 func (u *user) repairRecord(record record.Record) {
 	if named := u.recordedRevisionBefore(); named.ID == madeUp && strings.Contains(record.Message, "to set the group's revision to workers:"+madeUp) {
-		u.rules.tally.count("trust", recordPointed)
+		u.rules.tally.count("trust", revisionChanged)
 		*named = u.realPrevious
 	}
 	n, known := u.stored.record.Nodes[u.tamperedNode]
 	if u.tamperedNode == "" || !known || !reportsChangedRecord(&record) {
 		return
 	}
-	u.rules.tally.count("trust", recordAimed)
+	u.rules.tally.count("trust", machineChanged)
 	n.Instance = u.rules.recordedMachine[u.tamperedNode]
 	u.stored.record.Nodes = maps.Clone(u.stored.record.Nodes)
 	u.stored.record.Nodes[u.tamperedNode] = n
@@ -262,19 +262,19 @@ func (r *rules) checkRebuiltRecord(w *upgrade.World, record *record.Record, err 
 	}
 }
 
-// madeUp is a revision that does not exist.
+// madeUp is the ID of a revision that does not exist.
 const madeUp = "made-up"
 
-// addRevisionChanges adds an actor to some worlds in which a user aborts the upgrade. The actor changes the revision to which the
-// record says the upgrade must return. The new one does not exist. Worlds with a rollback have no such actor, because package plugin
-// refuses a rollback to such a revision. It draws from its own generator.
+// addRevisionChanges adds an actor to some worlds in which a user aborts the upgrade. The actor replaces the recorded revision from
+// before the upgrade by a revision that does not exist. Worlds with a rollback have no such actor, because package plugin refuses a
+// rollback to such a revision. It draws from its own generator.
 func addRevisionChanges(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x706f696e))}
 	if !p.Repoint || !p.hasActor(Aborts) || p.hasActor(RollsBack) || p.isDelegated() || p.isShortLived() || p.Denial.Kind != "" || !d.chance(60) {
 		return
 	}
 	for range 4 {
-		p.Actors = append(p.Actors, Actor{Kind: RecordPointed, At: d.between(time.Second, 15*time.Minute)})
+		p.Actors = append(p.Actors, Actor{Kind: RecordRevisionChanged, At: d.between(time.Second, 15*time.Minute)})
 	}
 }
 
@@ -297,16 +297,16 @@ func (u *user) recordedRevisionBefore() *nodegroup.Revision {
 	return &u.stored.record.Previous
 }
 
-// addScribbles adds actors to some worlds who overwrite a node's baseline annotation with unreadable text. It draws from its own
-// generator.
-func addScribbles(p *Plan) {
+// addAnnotationOverwrites adds actors to some worlds that overwrite a node's baseline annotation with unreadable text. It draws
+// from its own generator.
+func addAnnotationOverwrites(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73637269))}
 	if p.isDelegated() || p.isShortLived() || p.Denial.Kind != "" || !d.chance(8) {
 		return
 	}
 	most := pick(d, 5*time.Minute, 15*time.Minute, time.Hour)
 	for range 3 {
-		p.Actors = append(p.Actors, Actor{Kind: Scribbles, At: d.between(time.Second, most), Pick: d.IntN(1000)})
+		p.Actors = append(p.Actors, Actor{Kind: AnnotationOverwritten, At: d.between(time.Second, most), Pick: d.IntN(1000)})
 	}
 }
 
@@ -339,14 +339,14 @@ func (u *user) removeUnreadable() {
 
 // The words of the tally about changed records and annotations, and about instances that must stay.
 const (
-	onStandby     = "an instance is on Standby"
-	recordAimed   = "a record is aimed at another machine"
-	recordPointed = "a record points at another revision"
-	recordLost    = "a record would be lost"
-	scribbled     = "an annotation cannot be read"
-	stray         = "a node has stray annotations"
+	onStandby       = "an instance is on Standby"
+	machineChanged  = "a record is aimed at another machine"
+	revisionChanged = "a record points at another revision"
+	recordLost      = "a record would be lost"
+	scribbled       = "an annotation cannot be read"
+	stray           = "a node has stray annotations"
 )
 
 func trustWords() []string {
-	return []string{onStandby, recordAimed, recordPointed, recordLost, scribbled, stray}
+	return []string{onStandby, machineChanged, revisionChanged, recordLost, scribbled, stray}
 }

@@ -206,9 +206,9 @@ func (r *rules) checkAbortedSize(record record.Record) {
 	switch {
 	case owed < 0 && !strings.Contains(record.Message, "fewer node"), owed > 0 && k.desired > r.desired && !more:
 		r.fail("I9", "it is aborted with a contribution of %d nodes, and the message is %q", owed, record.Message)
-	case more && r.undisturbed && k.desired <= r.desired: // other actors removed as many
+	case more && r.undisturbed && k.desired <= r.desired: // other actors removed as many nodes as were added
 		r.fail("I9", "it is aborted with %d nodes, of %d before, and the message is %q", k.desired, r.desired, record.Message)
-	case !r.hasOnlyUserRequests() || record.Rollback: // a way back leaves nodes that are new, but not new to it
+	case !r.hasOnlyUserRequests() || record.Rollback: // an aborted rollback leaves nodes that the upgrade added, which the rollback does not count as added
 	case owed < 0:
 		r.fail("abort", "the group is smaller by %d nodes without a cause", -owed)
 	case owed > 0:

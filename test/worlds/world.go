@@ -87,11 +87,12 @@ type user struct {
 	// upgrade is paused until a user resumes it.
 	undoVerb     record.Verb
 	awaitsResume bool
-	// lastScheduled is the number of the last scheduled run of the command. Earlier scheduled runs are cancelled.
-	lastScheduled int
-	// tamperedNode is the node for which RecordAimed wrote another machine into the record; "" for none.
+	// runNumber is the number of the last scheduled run of the command. Earlier scheduled runs are cancelled.
+	runNumber int
+	// tamperedNode is the node for which the actor RecordMachineChanged wrote another machine into the record; "" for none.
 	tamperedNode string
-	// realPrevious is the revision before the upgrade, if RecordPointed wrote another revision into the record.
+	// realPrevious is the revision before the upgrade. It is set if the actor RecordRevisionChanged wrote another revision into the
+	// record.
 	realPrevious nodegroup.Revision
 	// endsSoakNext is true when the next run ends the soak.
 	endsSoakNext bool
@@ -168,7 +169,7 @@ func (u *user) handleProcessEnd(p *process, rec record.Record) {
 	}
 	if rec.Result == "" {
 		u.rules.logf("the process is dead")
-		u.runCommandAfter(time.Minute + u.c.drawUpTo(10*time.Minute)) // its lease must expire first
+		u.runCommandAfter(time.Minute + u.c.drawUpTo(10*time.Minute)) // the lease of the crashed process must expire first
 		return
 	}
 	u.rules.logf("result %q %s", rec.Result, rec.Message)
@@ -202,7 +203,7 @@ func (u *user) handleProcessEnd(p *process, rec record.Record) {
 func (u *user) handleGoalReached(rec record.Record) {
 	u.done = true
 	if u.c.plan.isDelegated() {
-		return // checkDelegatedStop has checked everything
+		return // checkDelegatedStop has already checked the group
 	}
 	if rec.Result == record.Aborted {
 		u.rules.checkAborted(rec)
@@ -213,10 +214,10 @@ func (u *user) handleGoalReached(rec record.Record) {
 
 // runCommandAfter schedules a run of the command after the given time. It cancels the run that was scheduled before.
 func (u *user) runCommandAfter(after time.Duration) {
-	u.lastScheduled++
-	planned := u.lastScheduled
+	u.runNumber++
+	planned := u.runNumber
 	u.c.after(after, func() {
-		if u.lastScheduled == planned {
+		if u.runNumber == planned {
 			u.runCommand()
 		}
 	})
