@@ -34,7 +34,7 @@ func TestObjectNameIsDerivedFromGroupName(t *testing.T) {
 	}
 }
 
-func TestObjectNamesDiffer(t *testing.T) {
+func TestObjectNamesOfDifferentGroupsDiffer(t *testing.T) {
 	groups := []string{"workers", "Workers", "workers-", "workers.", "ノード", "ノーﾄﾞ", "", "-", strings.Repeat("a", 60), strings.Repeat("a", 61)}
 	seen := map[string]string{}
 	for _, group := range groups {

@@ -277,7 +277,8 @@ func TestOnlyNodeChangesAreReasonToReadCloud(t *testing.T) {
 	}
 }
 
-// TestPodStatusOnUncordonedNodeCausesNoStep: such steps would be most of the cost of an upgrade.
+// TestPodStatusOnUncordonedNodeCausesNoStep: most changes of an upgrade's cluster are such pod statuses, and a step for each
+// would be most of the cost.
 func TestPodStatusOnUncordonedNodeCausesNoStep(t *testing.T) {
 	fenced := build.Node("fenced", "a")
 	fenced.Spec.Unschedulable = true

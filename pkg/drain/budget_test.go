@@ -98,7 +98,7 @@ func TestRenewedBudgetIndexUsesChangedSelector(t *testing.T) {
 	}
 }
 
-func TestCoveringFindsWhatMatches(t *testing.T) {
+func TestBudgetCoversPodsThatItsSelectorMatches(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	found := 0
 	for range 300 {

@@ -122,7 +122,7 @@ func TestLastReadyPodBehindServiceStays(t *testing.T) {
 }
 
 // If one of a workload's two pods is missing for now, the other one is not treated as a single replica. It waits.
-func TestRemainingPodOfTwoWaits(t *testing.T) {
+func TestPodWaitsWhileOtherOfTwoPodsIsMissing(t *testing.T) {
 	index := drain.NewWorkloadIndex(behind())
 	a, b := build.Pod("a"), build.Pod("b")
 	index.Store(a)
@@ -138,7 +138,7 @@ func TestRemainingPodOfTwoWaits(t *testing.T) {
 }
 
 // A process that starts while one of a StatefulSet's two pods is being deleted knows that the set has two.
-func TestEndingStatefulSetPodCounts(t *testing.T) {
+func TestTerminatingStatefulSetPodCountsAsReplica(t *testing.T) {
 	for kind, want := range map[string]drain.ObstacleKind{"StatefulSet": drain.LastReady, "ReplicaSet": drain.NoObstacle} {
 		index := drain.NewWorkloadIndex(behind())
 		a, b := build.Pod("a", build.OwnedBy(kind, "web")), build.Pod("b", build.OwnedBy(kind, "web"))

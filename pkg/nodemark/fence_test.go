@@ -67,7 +67,7 @@ func TestDrainMarkHasDeadlineAndExcludesLoadBalancers(t *testing.T) {
 
 // After its fence is removed, a node has exactly what it had before: taints, cordon, labels and annotations
 // (invariants S1 and I4). That is so whether one run or two fenced it, and whether it was drained or not.
-func TestMarksAreUndoneExactly(t *testing.T) {
+func TestUnfencedNodeEqualsNodeBeforeFence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		provider := rapid.SampledFrom([]string{"aws", "gke", "manual"}).Draw(t, "provider")
 		node := drawNode(t, provider)

@@ -88,9 +88,9 @@ func TestReadOnlyCommandsSendNoWrites(t *testing.T) {
 	}
 }
 
-// TestPlanWithoutForecastReadsLess checks that such a plan has no times, and reads only the pods of outdated nodes and
-// no controllers.
-func TestPlanWithoutForecastReadsLess(t *testing.T) {
+// TestPlanWithoutForecastReadsOnlyPodsOfOutdatedNodes checks that the plan shows no times, and that the command reads no
+// controllers and only the pods of outdated nodes.
+func TestPlanWithoutForecastReadsOnlyPodsOfOutdatedNodes(t *testing.T) {
 	s := twoGroups()
 	var asked []string
 	var mu sync.Mutex
@@ -117,7 +117,7 @@ func TestPlanWithoutForecastReadsLess(t *testing.T) {
 	}
 }
 
-// TestUpgradeNamesMissingPermissionsBeforeItWrites: the error lists each of them.
+// TestUpgradeNamesMissingPermissionsBeforeItWrites: the error lists each missing permission.
 func TestUpgradeNamesMissingPermissionsBeforeItWrites(t *testing.T) {
 	s := twoGroups()
 	s.readOnly = true
@@ -192,7 +192,8 @@ func TestDryRunServerSendsOnlyEvictionAndNewPod(t *testing.T) {
 	}
 }
 
-// TestPlanShowsNewPodsThatAPIServerRefuses: the exit code depends on them, and the plan lists what is unverified.
+// TestPlanShowsNewPodsThatAPIServerRefuses: the exit code depends on these pods, and the plan also lists the creations that
+// could not be verified.
 func TestPlanShowsNewPodsThatAPIServerRefuses(t *testing.T) {
 	const ofQuota = `pods "web-x" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=`
 	for name, c := range map[string]struct {
@@ -226,7 +227,7 @@ func TestPlanShowsNewPodsThatAPIServerRefuses(t *testing.T) {
 	}
 }
 
-// TestPlanOfBlockedUpgradeExitsWithCode3: a pod on a current node does not block.
+// TestPlanOfBlockedUpgradeExitsWithCode3: a budget of a pod on a current node does not block the upgrade.
 func TestPlanOfBlockedUpgradeExitsWithCode3(t *testing.T) {
 	cases := map[string]func(*apiServer){
 		"by a budget": func(s *apiServer) {
@@ -299,7 +300,7 @@ func TestStatusUsesTargetOfRecord(t *testing.T) {
 	}
 }
 
-func TestListShowsPhases(t *testing.T) {
+func TestListShowsPhaseOrResultOfUpgrades(t *testing.T) {
 	s := twoGroups()
 	s.storeRecord(t, "blue", stoppedRecordOf(""))
 	s.storeRecord(t, "green", stoppedRecordOf(record.Succeeded))
@@ -341,7 +342,7 @@ func TestListWarnsIfRecordsCannotBeRead(t *testing.T) {
 	}
 }
 
-func TestStatusWithoutGroupChoosesOne(t *testing.T) {
+func TestStatusWithoutGroupChoosesGroupWithRecord(t *testing.T) {
 	cases := map[string]struct {
 		records map[string]record.Result
 		want    string

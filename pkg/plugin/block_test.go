@@ -111,7 +111,7 @@ func TestLiveProgressDrawsViewBelowLinesAndErasesIt(t *testing.T) {
 	}
 }
 
-// TestLiveViewNeedsTerminalWithEnoughLines: its cursor must be movable, too.
+// TestLiveViewNeedsTerminalWithEnoughLines: the terminal must also be able to move its cursor.
 func TestLiveViewNeedsTerminalWithEnoughLines(t *testing.T) {
 	for name, c := range map[string]struct {
 		asked, term string

@@ -28,7 +28,7 @@ func TestSoakEndsByServerClock(t *testing.T) {
 		for left, says := range map[time.Duration]string{time.Minute: "to continue after that time, run kubectl nodeupgrade resume blue", -time.Minute: "a question needs a terminal"} {
 			t.Run(ahead.String()+" "+left.String(), func(t *testing.T) {
 				s := twoGroups()
-				s.storeRecord(t, "blue", inDrain(soaking, func(r *record.Record) {
+				s.storeRecord(t, "blue", inDrain(setSoaking, func(r *record.Record) {
 					r.Result, r.Nodes = record.Waiting, nil
 					r.Soak.Until = time.Now().Add(ahead + left)
 				}))

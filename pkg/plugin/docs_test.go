@@ -48,7 +48,7 @@ var (
 	shownFlag    = regexp.MustCompile("`(--[a-z][a-z-]*)")
 )
 
-// TestDocsShowCommandsThatParse: a command that a page shows has a verb and flags that there are.
+// TestDocsShowCommandsThatParse checks that the commands on a page have only verbs and flags that exist.
 func TestDocsShowCommandsThatParse(t *testing.T) {
 	kubeconfig(t, nowhere)
 	seen := 0
@@ -87,7 +87,7 @@ func parseShown(text string) error {
 func parseFlagsOf(cmd *cobra.Command, args []string) error {
 	err := cmd.ParseFlags(args)
 	if level := cmd.Flags().Lookup("v"); level != nil && level.Changed {
-		defer func() { _ = level.Value.Set("0") }() // it is the level of the whole process
+		defer func() { _ = level.Value.Set("0") }() // klog's level applies to the whole process
 	}
 	if err != nil && (strings.Contains(err.Error(), "unknown") || strings.Contains(err.Error(), "no such")) {
 		return err
@@ -95,7 +95,8 @@ func parseFlagsOf(cmd *cobra.Command, args []string) error {
 	return nil // values such as GROUP or N are for the reader to fill in
 }
 
-// TestDocsNameFlagsThatExist: a flag between backquotes is one of this program, or of another that the line names.
+// TestDocsNameFlagsThatExist checks that a flag in backquotes belongs to this program or to another program that the line
+// names.
 func TestDocsNameFlagsThatExist(t *testing.T) {
 	known := map[string]bool{"--help": true, "--manifest-url": true, "--node-labels": true} // of cobra, krew and the kubelet
 	root := NewCommand(genericiooptions.NewTestIOStreamsDiscard())

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// TestDocsShowOutputOfThisProgram: the output that a page shows consists of texts in the source and of values. The test finds pages
+// TestDocsShowOutputOfThisProgram checks that the output on a page consists of texts in the source and of values. So it finds pages
 // that still quote an earlier wording.
 func TestDocsShowOutputOfThisProgram(t *testing.T) {
 	texts := collectTexts(t, "../../pkg", "../../cmd")
@@ -31,7 +31,8 @@ func TestDocsShowOutputOfThisProgram(t *testing.T) {
 	}
 }
 
-// TestWordsMissingFromProgramOutputAreFound holds the comparison to words that changed, that are values, and that are a text of their own.
+// TestWordsMissingFromProgramOutputAreFound checks the comparison with words that have changed, that stand for values, and that are
+// a whole text.
 func TestWordsMissingFromProgramOutputAreFound(t *testing.T) {
 	texts := newOutputTexts()
 	for _, part := range []string{"and are kept", "had been replaced", "aborted:", "of", "nodes", "workloads do not recover"} {
@@ -48,13 +49,13 @@ func TestWordsMissingFromProgramOutputAreFound(t *testing.T) {
 	}
 }
 
-// outputTexts are the string literals of a program, cut at their verbs.
+// outputTexts are the string literals of a program, cut at their formatting verbs such as %s.
 type outputTexts struct {
 	// parts are texts of two words or more, the longest first.
 	parts []string
-	// words are literals of one word, and words beside a verb.
+	// words are literals of one word, and single words between formatting verbs.
 	words map[string]bool
-	// beginnings and endings are of the parts, and have two words or more.
+	// beginnings and endings are those of the parts. They have two words or more.
 	beginnings, endings map[string]bool
 }
 

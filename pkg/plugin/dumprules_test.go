@@ -44,9 +44,9 @@ func TestCheckFindsExpectedFaultsInDumps(t *testing.T) {
 	}
 }
 
-// TestAllNodesPlansWithSurge checks --all-nodes on a group whose nodes are all current. The plan must add as many nodes
+// TestCheckOfAllNodesAddsAsManyNodesAsForOutdatedOnes checks --all-nodes on a group whose nodes are all current. The plan must add as many nodes
 // first as if all nodes were outdated.
-func TestAllNodesPlansWithSurge(t *testing.T) {
+func TestCheckOfAllNodesAddsAsManyNodesAsForOutdatedOnes(t *testing.T) {
 	said, code := runOnDump(t, []string{"check", "workers", "-f", filepath.Join("testdata", "dumps", "five.json"), "--current=alpha.eksctl.io/nodegroup-name=workers", "--all-nodes"})
 	if code != exitDone || strings.Contains(said, "CAP002") || !strings.Contains(said, "6 of 6 nodes are outdated") {
 		t.Errorf("check exits %d:\n%s", code, said)

@@ -31,9 +31,9 @@ func TestFinalResultListsReleasedNodes(t *testing.T) {
 	}
 }
 
-// TestGroupIsReadAgainAfterLease checks both cases after the wait for the lease. Either only the record is read again
+// TestGroupIsReadAgainAfterWaitForLease checks both cases after the wait for the lease. Either only the record is read again
 // and the upgrade is resolved from it, or everything is read and nothing of the old group is kept.
-func TestGroupIsReadAgainAfterLease(t *testing.T) {
+func TestGroupIsReadAgainAfterWaitForLease(t *testing.T) {
 	server := twoGroups()
 	rec := stoppedRecordOf(record.Interrupted)
 	rec.Request = record.Request{Group: "blue", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Current: map[string]string{"image": "v2"}}

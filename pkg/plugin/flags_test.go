@@ -17,8 +17,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestContradictingFlagsAreRejected checks that each such command line prints one line with a remedy, exits with code 2
-// and sends no request.
+// TestContradictingFlagsAreRejected checks that a command line with contradicting flags prints one line with a remedy, exits with
+// code 2 and sends no request.
 func TestContradictingFlagsAreRejected(t *testing.T) {
 	const names = "use only one of a group's name, --node and -l"
 	cases := map[string]struct{ args, want string }{
@@ -142,9 +142,9 @@ func TestFlagsListedAsIgnoredExist(t *testing.T) {
 	}
 }
 
-// TestDryRunFitsEveryUpgrade checks that --dry-run can be added to any command line of an upgrade, whatever consents it
+// TestDryRunCanBeAddedToEveryUpgradeCommand checks that --dry-run can be added to any command line of an upgrade, whatever consents it
 // has.
-func TestDryRunFitsEveryUpgrade(t *testing.T) {
+func TestDryRunCanBeAddedToEveryUpgradeCommand(t *testing.T) {
 	kubeconfig(t, nowhere)
 	for _, args := range []string{"a --yes --wait --parallel-groups --takeover --rebuild --replan --progress=json --dry-run", "upgrade a -y --keep-fence --progress=plain --dry-run=server"} {
 		if _, stderr, code := invoke(t, strings.Fields(args)...); code != exitError || !strings.Contains(stderr, "reaching the API server") {
@@ -153,7 +153,7 @@ func TestDryRunFitsEveryUpgrade(t *testing.T) {
 	}
 }
 
-// TestValidArgumentsReachTheCluster checks that such a command line fails only because there is no cluster.
+// TestValidArgumentsReachTheCluster checks that a valid command line fails only because there is no cluster.
 func TestValidArgumentsReachTheCluster(t *testing.T) {
 	kubeconfig(t, nowhere)
 	for _, args := range []string{

@@ -12,7 +12,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// TestHelpTextsEqualGoldenFiles: a review then shows changes of the help.
+// TestHelpTextsEqualGoldenFiles: the golden files make changes of the help visible in a review.
 func TestHelpTextsEqualGoldenFiles(t *testing.T) {
 	kubeconfig(t, nowhere)
 	cases := map[string][]string{
@@ -96,7 +96,7 @@ func TestUnsupportedFlagsExplainThemselves(t *testing.T) {
 	}
 }
 
-// TestErrorNamesMissingKubeconfig: it must not be about an API server on localhost.
+// TestErrorNamesMissingKubeconfig: the error must not be about an API server on localhost.
 func TestErrorNamesMissingKubeconfig(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nonexistent/config")
 	_, stderr, code := invoke(t)
@@ -160,7 +160,7 @@ func TestVersionAsJSONIsOneDocument(t *testing.T) {
 	}
 }
 
-// TestUserAgentNamesProgramVersionAndPlatform: audit logs show it.
+// TestUserAgentNamesProgramVersionAndPlatform: audit logs show the user agent.
 func TestUserAgentNamesProgramVersionAndPlatform(t *testing.T) {
 	if got := makeUserAgent(); !regexp.MustCompile(`^kubectl-nodeupgrade/\S+ \([a-z0-9]+/[a-z0-9]+\)$`).MatchString(got) {
 		t.Errorf("got %q", got)

@@ -21,7 +21,8 @@ func interruptBetweenNodes(r *record.Record) {
 	r.Ledger = ledger.FromBooks(ledger.Books{Known: []string{"b2"}, Zones: map[string]ledger.Zone{"": {Removed: 1}}})
 }
 
-// TestPlanWithoutCloudPredictsRestOfInterruptedUpgrade: it has no replacements, because the simulation adds no nodes for the user.
+// TestPlanWithoutCloudPredictsRestOfInterruptedUpgrade: the plan has no replacements, because the simulation adds no nodes in
+// place of the user.
 func TestPlanWithoutCloudPredictsRestOfInterruptedUpgrade(t *testing.T) {
 	s := twoGroups()
 	s.storeRecord(t, "blue", inDrain(interruptBetweenNodes))

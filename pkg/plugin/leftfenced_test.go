@@ -13,7 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// TestOnlyNodesThatRunShouldHaveUnfencedCountAsLeftFenced: nodes that stay fenced until the run continues do not.
+// TestOnlyNodesThatRunShouldHaveUnfencedCountAsLeftFenced: nodes that must stay fenced until the run continues do
+// not count.
 func TestOnlyNodesThatRunShouldHaveUnfencedCountAsLeftFenced(t *testing.T) {
 	started, other := build.Node("started", "a"), build.Node("other", "a")
 	for _, node := range []*corev1.Node{started, other} {

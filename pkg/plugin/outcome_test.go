@@ -86,7 +86,8 @@ func TestOnlySuccessIsReportedOnStdout(t *testing.T) {
 	}
 }
 
-// TestOutcomeIsOneDocumentForEachResult: the exit code fits the result.
+// TestOutcomeIsOneDocumentForEachResult: each result prints one document, and the exit code fits the
+// result.
 func TestOutcomeIsOneDocumentForEachResult(t *testing.T) {
 	for _, result := range []record.Result{
 		record.Succeeded, record.LeftBehind, record.Interrupted, record.Waiting, record.Paused, record.TargetMoved, record.PodEvictionFailure, record.Failed,
@@ -188,7 +189,8 @@ func TestWarningSaysThatMaxSurgeHasNoEffect(t *testing.T) {
 	}
 }
 
-// TestExpiredRequestsAreNotSent lets the deadline of a request pass unnoticed.
+// TestExpiredRequestsAreNotSent checks a request whose deadline passes without a timer, as on a
+// machine that sleeps.
 func TestExpiredRequestsAreNotSent(t *testing.T) {
 	s := &apiServer{}
 	s.serve(t)
@@ -209,8 +211,8 @@ func TestExpiredRequestsAreNotSent(t *testing.T) {
 	}
 }
 
-// TestRejectParallelUpgrade checks leases of other groups.
-func TestRejectParallelUpgrade(t *testing.T) {
+// TestUpgradeIsRejectedWhileOtherGroupIsUpgraded checks leases of other groups.
+func TestUpgradeIsRejectedWhileOtherGroupIsUpgraded(t *testing.T) {
 	holder, nobody := "ann", ""
 	lease := func(name string, holder *string, renewed time.Duration) coordinationv1.Lease {
 		at := metav1.NewMicroTime(time.Now().Add(-renewed))
@@ -285,7 +287,8 @@ func TestHolderIdentitiesDiffer(t *testing.T) {
 	}
 }
 
-// TestUpgradeSucceedsEvenIfOutcomeCannotBeWritten: stderr has the outcome and the write error.
+// TestUpgradeSucceedsEvenIfOutcomeCannotBeWritten: if stdout fails, stderr has the outcome and the
+// write error.
 func TestUpgradeSucceedsEvenIfOutcomeCannotBeWritten(t *testing.T) {
 	var errOut strings.Builder
 	line := commandLine{console: console{IOStreams: genericiooptions.IOStreams{Out: brokenPipe{}, ErrOut: &errOut}}}

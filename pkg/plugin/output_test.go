@@ -215,7 +215,8 @@ func TestFormatsPrintAsKubectl(t *testing.T) {
 	}
 }
 
-// TestNoteAfterTableNamesFlagsThatItsCommandsLack: the note is on stderr, and documents for programs have none.
+// TestNoteAfterTableNamesFlagsThatItsCommandsLack: the note is on stderr. There is none if stdout has a document for
+// programs.
 func TestNoteAfterTableNamesFlagsThatItsCommandsLack(t *testing.T) {
 	for format, want := range map[string]string{"": "note: add --context=prod to the commands above that do not have it\n", "markdown": "note: add --context=prod to the commands above that do not have it\n", "name": "", "json": ""} {
 		var out, errOut bytes.Buffer

@@ -8,8 +8,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// TestTooLargeRecordIsRejected checks that nothing is written. The same group may be checked, and its status shown.
-func TestTooLargeRecordIsRejected(t *testing.T) {
+// TestGroupWithTooLargeRecordIsRejected checks that a rejected upgrade writes nothing. The commands check and status work
+// for the same group.
+func TestGroupWithTooLargeRecordIsRejected(t *testing.T) {
 	s := twoGroups()
 	for i := range 2500 {
 		node := build.Node(fmt.Sprintf("ip-10-%03d-%03d.eu-central-1.compute.internal", i>>8, i&255), "a")

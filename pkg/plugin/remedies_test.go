@@ -111,7 +111,7 @@ func TestListShowsUnknownPhaseIfRecordsAreForbidden(t *testing.T) {
 	}
 }
 
-// TestOnlyCheckListsItsOwnFormats: they are in its help and its errors.
+// TestOnlyCheckListsItsOwnFormats: only the help and the errors of check name the formats that only check has.
 func TestOnlyCheckListsItsOwnFormats(t *testing.T) {
 	kubeconfig(t, nowhere)
 	for _, format := range formatsOfCheck() {

@@ -131,9 +131,9 @@ func TestRecordedForecastEqualsReplay(t *testing.T) {
 	}
 }
 
-// TestReportComparisonTimesOut checks that ways whose forecast is not finished in time say so. The requested way keeps
+// TestReportNamesWaysWhoseForecastTimedOut checks that ways whose forecast is not finished in time say so. The requested way keeps
 // the plan's forecast.
-func TestReportComparisonTimesOut(t *testing.T) {
+func TestReportNamesWaysWhoseForecastTimedOut(t *testing.T) {
 	p := fleetPlanning(3)
 	forecast, _, err := p.forecastPlan(t.Context())
 	if err != nil {
@@ -307,8 +307,8 @@ func TestReportIsRejectedIfAnotherProcessRuns(t *testing.T) {
 	}{
 		"resume blue":            {inDrain(), ""},
 		"resume blue --yes":      {inDrain(), record.VerbPause},
-		"complete blue --yes":    {inDrain(soaking), ""},
-		"complete blue -o json ": {inDrain(soaking), ""},
+		"complete blue --yes":    {inDrain(setSoaking), ""},
+		"complete blue -o json ": {inDrain(setSoaking), ""},
 	}
 	for args, c := range cases {
 		t.Run(args, func(t *testing.T) {
@@ -414,7 +414,7 @@ func TestUpgradeWritesReportWhateverItsResult(t *testing.T) {
 	}
 }
 
-func TestFailedReportIsOnlyWarned(t *testing.T) {
+func TestReportThatCannotBeWrittenOnlyWarns(t *testing.T) {
 	var errOut bytes.Buffer
 	dir := t.TempDir()
 	endedExecution(&errOut, filepath.Join(dir, "none", "r.html")).writeReport(t.Context(), &record.Record{Run: "r1", Result: record.Succeeded}, nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stub"
 )
 
-// TestRetryCommandRepeatsTypedWordsQuoted: it has no secrets, and no consent that was given for one command only.
+// TestRetryCommandRepeatsTypedWordsQuoted: the command omits secrets, and consents that were given for one command only.
 func TestRetryCommandRepeatsTypedWordsQuoted(t *testing.T) {
 	cases := map[string]struct {
 		args []string
@@ -189,7 +189,8 @@ func TestErrorWithoutTerminalSuggestsYesOrDryRun(t *testing.T) {
 	}
 }
 
-// TestNoteAfterErrorNamesFlagsThatItsCommandsLack: the flags select the cluster.
+// TestNoteAfterErrorNamesFlagsThatItsCommandsLack: without these flags, the commands in the error would use another
+// cluster.
 func TestNoteAfterErrorNamesFlagsThatItsCommandsLack(t *testing.T) {
 	flags := []string{"--context=prod b", "--kubeconfig=/tmp/k"}
 	for text, want := range map[string]string{

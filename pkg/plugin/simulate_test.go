@@ -202,7 +202,8 @@ func TestPlainAndJSONProgressHaveEquallyManyEvents(t *testing.T) {
 	}
 }
 
-// TestSimulatedEventsMatchPlan: the nodes are full, and users replace each that is drained. The transcript ends as the plan does.
+// TestSimulatedEventsMatchPlan uses full nodes, and users who replace each drained node. The transcript must end with the result
+// of the plan.
 func TestSimulatedEventsMatchPlan(t *testing.T) {
 	full := strings.NewReplacer(
 		"status: {conditions", `status: {allocatable: {cpu: "2", memory: 4Gi, pods: "10"}, conditions`,
@@ -227,8 +228,8 @@ const singleton = `---
 {apiVersion: v1, kind: Service, metadata: {name: api, namespace: shop}, spec: {selector: {app: api}}}
 `
 
-// TestSimulatePrintsPlan: a plan of a dump names the workloads with one ready pod, what --move=surge would write, and what
-// all rules find, as the plan of a cluster does. The exit code is that of such a plan.
+// TestSimulatePrintsPlan checks that the plan of a dump has the same parts and exit code as the plan of a cluster: the workloads
+// with one ready pod, the changes by --move=surge, and the findings of all rules.
 func TestSimulatePrintsPlan(t *testing.T) {
 	cases := map[string]struct {
 		args          []string

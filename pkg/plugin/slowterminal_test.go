@@ -83,7 +83,7 @@ func TestBlockedTerminalDelaysNoStep(t *testing.T) {
 	}
 }
 
-// TestSlowTerminalShowsEachNoteOnce: a terminal that is as slow as one over ssh skips drawings.
+// TestSlowTerminalShowsEachNoteOnce: on a terminal as slow as one over ssh, the display skips drawings but no note.
 func TestSlowTerminalShowsEachNoteOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSlowTerminal(0, 200*time.Millisecond)
@@ -162,7 +162,8 @@ func TestStderrTextsAppearAboveLiveView(t *testing.T) {
 	}
 }
 
-// TestStderrIsWrittenImmediatelyWithoutDisplay checks that texts are written immediately.
+// TestStderrIsWrittenImmediatelyWithoutDisplay checks that texts are written immediately before a display is opened and after it is
+// closed.
 func TestStderrIsWrittenImmediatelyWithoutDisplay(t *testing.T) {
 	var text strings.Builder
 	s := NewStderr(&text)

@@ -143,8 +143,8 @@ func inDrain(change ...func(*record.Record)) record.Record {
 	return r
 }
 
-// soaking changes the record to a blue-green upgrade that soaks.
-func soaking(r *record.Record) {
+// setSoaking changes the record to a blue-green upgrade that soaks.
+func setSoaking(r *record.Record) {
 	r.Version, r.Request.Strategy, r.Phase = 3, record.BlueGreen, record.PhaseSoak
 	r.Request.BlueGreen = &record.BlueGreenRequest{Batch: 1}
 	r.Soak.Until = time.Now().Add(time.Hour)
@@ -160,7 +160,7 @@ func TestVerbsWithoutConsentWriteNothing(t *testing.T) {
 	}{
 		"resume blue":   {inDrain(), ""},
 		"resume blue ":  {inDrain(), record.VerbPause},
-		"complete blue": {inDrain(soaking), ""},
+		"complete blue": {inDrain(setSoaking), ""},
 	}
 	for args, c := range cases {
 		t.Run(args, func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestVerbsLeaveRequestToRunningProcess(t *testing.T) {
 		sends  int
 	}{
 		"resume blue":   {inDrain(), "is already running", 0},
-		"complete blue": {inDrain(soaking), "the soak has ended", 1},
+		"complete blue": {inDrain(setSoaking), "the soak has ended", 1},
 	}
 	for args, c := range cases {
 		t.Run(args, func(t *testing.T) {
@@ -210,8 +210,8 @@ func TestVerbsLeaveRequestToRunningProcess(t *testing.T) {
 	}
 }
 
-// S34: TestParallelGroupsAreCheckedAfterLease begins an upgrade of another group while this one waits for its lease.
-func TestParallelGroupsAreCheckedAfterLease(t *testing.T) {
+// S34: TestParallelUpgradeIsFoundAfterWaitForLease begins an upgrade of another group while this one waits for its lease.
+func TestParallelUpgradeIsFoundAfterWaitForLease(t *testing.T) {
 	s := twoGroups()
 	l := s.withLeases()
 	l.onWrite = func(lease *coordinationv1.Lease) {

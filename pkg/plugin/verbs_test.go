@@ -13,7 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestInvalidVerbsAreRejected checks that nothing is written.
+// TestInvalidVerbsAreRejected checks that a verb that is not allowed in the state of the record prints an
+// error and writes nothing.
 func TestInvalidVerbsAreRejected(t *testing.T) {
 	cases := map[string]struct {
 		args, stderr string
@@ -72,7 +73,8 @@ func TestVerbsOfferOnlyGroupsWithUnfinishedUpgrade(t *testing.T) {
 	}
 }
 
-// TestSettingsAreRestoredFromRecord checks that settings are taken from the record.
+// TestSettingsAreRestoredFromRecord checks that a verb uses the provider, the selector and the labels in
+// the record.
 func TestSettingsAreRestoredFromRecord(t *testing.T) {
 	v2 := map[string]string{"image": "v2"}
 	cases := map[string]struct {
@@ -101,8 +103,8 @@ func TestSettingsAreRestoredFromRecord(t *testing.T) {
 	}
 }
 
-// TestPrintDoneAsDocument checks that programs get one document, whatever people see.
-func TestPrintDoneAsDocument(t *testing.T) {
+// TestResultIsPrintedAsOneDocumentForPrograms checks that programs get one document, whatever people see.
+func TestResultIsPrintedAsOneDocumentForPrograms(t *testing.T) {
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
 	people, programs := console{IOStreams: streams}, console{IOStreams: streams, format: "json"}
 	if err := people.printDone("workers", stoppedRecord(record.Paused), "nodegroup/workers paused by a\x1b[2J"); err != nil {
@@ -134,7 +136,8 @@ func TestActionLogListsEachActionOnce(t *testing.T) {
 	}
 }
 
-// TestStatusScreenPrintsOnlyChangedStatus: times alone are no change.
+// TestStatusScreenPrintsOnlyChangedStatus: a status that differs only in its times does not count as
+// changed.
 func TestStatusScreenPrintsOnlyChangedStatus(t *testing.T) {
 	status := func(replaced int, result record.Result) *report.UpgradeStatus {
 		record := stoppedRecord(result)

@@ -41,7 +41,7 @@ func endedRecord(result record.Result) record.Record {
 	return rec
 }
 
-// TestWatchedListOnPipePrintsOnlyChangedGroups: the whole table is printed first.
+// TestWatchedListOnPipePrintsOnlyChangedGroups: after the whole table, each change prints only the groups that changed.
 func TestWatchedListOnPipePrintsOnlyChangedGroups(t *testing.T) {
 	for _, args := range [][]string{{"-w"}, {"list", "--watch"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
@@ -116,7 +116,8 @@ func waitForText(t *testing.T, shown *emulator.Terminal, text string) {
 	}
 }
 
-// TestWatchedListWorksWithoutWatchPermission: the list is read from time to time.
+// TestWatchedListWorksWithoutWatchPermission: without the permission to watch, the command reads the list from time to
+// time.
 func TestWatchedListWorksWithoutWatchPermission(t *testing.T) {
 	s := newBlueUpgrade(t)
 	answer := s.refuse
@@ -136,8 +137,8 @@ func TestWatchedListWorksWithoutWatchPermission(t *testing.T) {
 	stop()
 }
 
-// TestWatchOfOneGroupNamesStatus checks that --watch with a group is an error that names the status command.
-func TestWatchOfOneGroupNamesStatus(t *testing.T) {
+// TestWatchFlagWithGroupIsErrorThatNamesStatus checks that --watch with a group is an error that names the status command.
+func TestWatchFlagWithGroupIsErrorThatNamesStatus(t *testing.T) {
 	_, stderr, code := invoke(t, "blue", "-w")
 	if code != exitUsage || !strings.Contains(stderr, "use kubectl nodeupgrade status GROUP --watch") {
 		t.Errorf("exit code %d: %s", code, stderr)

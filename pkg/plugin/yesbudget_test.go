@@ -17,10 +17,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// TestYesChecksWhyBudgetIsClosed checks an upgrade with --yes, which reads only the pods of its group. If a budget of
+// TestUpgradeWithYesFindsWhyBudgetIsClosed checks an upgrade with --yes, which reads only the pods of its group. If a budget of
 // these pods is closed, it must read the other pods as well. A faulty pod on a node of another group stops the upgrade;
 // a pod that was just started does not.
-func TestYesChecksWhyBudgetIsClosed(t *testing.T) {
+func TestUpgradeWithYesFindsWhyBudgetIsClosed(t *testing.T) {
 	unready := func(since time.Duration, reason string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
 			build.Unready(pod)
@@ -54,7 +54,7 @@ func TestYesChecksWhyBudgetIsClosed(t *testing.T) {
 	}
 }
 
-// TestSkippedFindingDoesNotStopUpgradeWithYes: an annotation skips the finding. It does not matter which objects the upgrade has read.
+// TestSkippedFindingDoesNotStopUpgradeWithYes: if an annotation skips a finding, the upgrade begins, whichever objects it has read.
 func TestSkippedFindingDoesNotStopUpgradeWithYes(t *testing.T) {
 	for _, annotated := range []bool{false, true} {
 		for _, groupOnly := range []bool{true, false} {
@@ -104,9 +104,9 @@ func openBlue(ctx context.Context, t *testing.T, errOut io.Writer, flags ...stri
 	return s
 }
 
-// TestYesChecksVolumes checks that an upgrade whose pods have claims looks for volumes that no other node can attach.
+// TestUpgradeWithYesChecksVolumesOfClaims checks that an upgrade whose pods have claims looks for volumes that no other node can attach.
 // An upgrade whose plan was shown must do the same.
-func TestYesChecksVolumes(t *testing.T) {
+func TestUpgradeWithYesChecksVolumesOfClaims(t *testing.T) {
 	s := twoGroups()
 	s.pods = []corev1.Pod{*build.Pod("db-0", build.On("b1"), build.Volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}))}
 	s.claims = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace, Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "disk"}}}

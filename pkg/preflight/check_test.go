@@ -305,7 +305,8 @@ func TestManagedDrainsIgnoreDrainLabel(t *testing.T) {
 	}
 }
 
-// TestDoNotDisruptFindingTellsIfDrainWaits: it names the annotation, and the pod as the blocker only if the drain waits for it.
+// TestDoNotDisruptFindingTellsIfDrainWaits: the finding names the annotation. It names the pod as the blocker only if the drain
+// waits for the pod.
 func TestDoNotDisruptFindingTellsIfDrainWaits(t *testing.T) {
 	for respect, want := range map[bool]struct{ says, blocker string }{
 		false: {"evicted like any other", ""},

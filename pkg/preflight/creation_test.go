@@ -7,10 +7,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 )
 
-// TestRefusalOfPodCreationHasItsRemedy uses the API server's messages, which TestRefusedPodCreationsAreExplained of pkg/cluster reads from
-// a real one. If one more pod would exceed a quota, the refusal is permanent only if the new pod comes first, or if more is used than
-// allowed already.
-func TestRefusalOfPodCreationHasItsRemedy(t *testing.T) {
+// TestRemedyFitsReasonOfRefusedPodCreation uses messages that TestRefusedPodCreationsAreExplained of pkg/cluster gets from a real
+// API server. If one more pod would exceed a quota, the refusal is permanent only if the new pod comes first, or if more is used
+// than allowed already.
+func TestRemedyFitsReasonOfRefusedPodCreation(t *testing.T) {
 	quota := func(used, limited string) string {
 		return `pods "web-x" is forbidden: exceeded quota: q, requested: pods=1,requests.cpu=500m, used: ` + used + ", limited: " + limited
 	}

@@ -17,7 +17,7 @@ import (
 
 // advised are the flags in remedies and their effect on the settings.
 var advised = map[string]func(*upgrade.Settings, string){
-	"control-plane":          func(*upgrade.Settings, string) {}, // it is no setting of the upgrade
+	"control-plane":          func(*upgrade.Settings, string) {}, // this flag is no setting of the upgrade
 	"max-surge":              func(s *upgrade.Settings, _ string) { s.MaxSurge = &nodegroup.Quantity{N: 3} },
 	"settle":                 func(s *upgrade.Settings, _ string) { s.Settle = new(time.Minute) },
 	"drain-timeout":          func(s *upgrade.Settings, _ string) { s.DrainTimeout = new(time.Hour) },

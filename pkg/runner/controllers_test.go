@@ -163,9 +163,9 @@ func TestControllersAreReadIfPodsLackForASecond(t *testing.T) {
 	}
 }
 
-// TestControllersAreReadAgain checks that an answer is valid for five seconds from its request, and is forgotten when no step
-// asks for it.
-func TestControllersAreReadAgain(t *testing.T) {
+// TestControllerIsReadAgainAfterFiveSeconds checks that an answer is valid for five seconds from its request, and is dropped when a
+// step no longer needs the controller.
+func TestControllerIsReadAgainAfterFiveSeconds(t *testing.T) {
 	s, api := newControllerRun(t)
 	step := &upgrade.Step{Unscaled: workloads(2)}
 	before := time.Now().Round(0)

@@ -197,9 +197,9 @@ func TestPollsDoNotOverlap(t *testing.T) {
 	})
 }
 
-// TestOnlyFewPollsFollowWithoutPause checks that only a few readings may follow each other without a
+// TestPollsWithoutPauseAreLimited checks that only a few readings may follow each other without a
 // pause.
-func TestOnlyFewPollsFollowWithoutPause(t *testing.T) {
+func TestPollsWithoutPauseAreLimited(t *testing.T) {
 	now := time.Now()
 	ago := func(ages ...time.Duration) (asks []time.Time) {
 		for _, age := range ages {

@@ -219,7 +219,7 @@ func TestFailedSaveStopsRunWithoutActions(t *testing.T) {
 	}
 }
 
-func TestLostLeaseStopsImmediately(t *testing.T) {
+func TestRunEndsImmediatelyWhenLeaseIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		s.addPods("old-1", 2*maxClusterRequests)
@@ -309,7 +309,7 @@ func (s *site) runInterrupted(t *testing.T, r *Runner, after time.Duration) (rec
 	return record, time.Since(s.began) - after, err
 }
 
-func TestInterruptFinishesActions(t *testing.T) {
+func TestInterruptedRunWaitsForActionsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 3)
 		s.addPods("old-1", 1)
@@ -341,7 +341,7 @@ func TestInterruptFinishesActions(t *testing.T) {
 	})
 }
 
-func TestInterruptStopsUnfinishedAfterLimit(t *testing.T) {
+func TestInterruptedRunEndsAtLimitWithUnfinishedActions(t *testing.T) {
 	refuse := func(context.Context) error { return apierrors.NewServiceUnavailable("down") }
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	cases := map[string]struct {

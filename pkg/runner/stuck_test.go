@@ -79,9 +79,9 @@ func TestRefusingCloudEndsTheUpgrade(t *testing.T) {
 	}
 }
 
-// TestOutageIsReported loses the answers to requests, either to a write that is retried or only to
+// TestOutageOfAPIServerIsReported loses the answers to requests, either to a write that is retried or only to
 // watches.
-func TestOutageIsReported(t *testing.T) {
+func TestOutageOfAPIServerIsReported(t *testing.T) {
 	silence := connectionError(errors.New("getting credentials: exec: executable aws failed with exit code 255"))
 	const gone = time.Minute
 	cases := map[string]struct {

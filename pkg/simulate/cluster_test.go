@@ -151,7 +151,7 @@ func TestSimulatedControllersReplaceEvictedPods(t *testing.T) {
 }
 
 // A cordoned node takes only pods that tolerate the cordon. If there are only such nodes, a pod waits for a new node.
-func TestPodsWaitForANode(t *testing.T) {
+func TestPodStaysPendingWhileAllNodesAreCordoned(t *testing.T) {
 	cluster := simulate.New(twoNodes(build.Pod("web-0")))
 	fence(cluster, "old-a-1")
 	fence(cluster, "cur-b-1")
@@ -266,7 +266,7 @@ func TestProcessesAreSuspendedAndResumed(t *testing.T) {
 	}
 }
 
-func TestNewNodesBoot(t *testing.T) {
+func TestNewNodeIsReadyAfterItsBootTime(t *testing.T) {
 	cluster := simulate.New(twoNodes())
 	execute(cluster, nodegroup.AddCapacity{Zone: "a", N: 1, Token: "t1"})
 	find := func() *nodegroup.Member {

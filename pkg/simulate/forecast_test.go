@@ -382,7 +382,7 @@ func TestForecastIncludesThatCrashingPodMayNotRecover(t *testing.T) {
 
 // If the API server refuses the replacements of pods, the forecast fails like the real upgrade, with the server's
 // reason.
-func TestRefusedPodsAreForecast(t *testing.T) {
+func TestForecastFailsIfReplacementPodsAreRefused(t *testing.T) {
 	spec := shop()
 	spec.Refused = func(pod *corev1.Pod, _ bool) string {
 		if pod.Labels["app"] == "web" {
@@ -402,7 +402,7 @@ func TestRefusedPodsAreForecast(t *testing.T) {
 
 // A quota that is used up refuses a pod that is created before the old one is deleted. After the deletion, it admits
 // the pod.
-func TestQuotaRefusesSurgePod(t *testing.T) {
+func TestUsedUpQuotaRefusesPodUntilOldOneIsDeleted(t *testing.T) {
 	spec := twoNodes(build.Pod("solo-0", build.App("solo"), build.On("old-a-1"), build.OwnedBy("ReplicaSet", "solo-1"), func(pod *corev1.Pod) { pod.Labels["pod-template-hash"] = "1" }))
 	spec.Movable = drain.NewMovable([]*appsv1.Deployment{{ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace, Name: "solo", UID: "solo"}}}, nil)
 	spec.Refused = func(_ *corev1.Pod, beside bool) string {

@@ -148,9 +148,9 @@ func TestSimulationCompletesPodChangesInProgress(t *testing.T) {
 	}
 }
 
-// A node that joined just before the simulation begins gets the DaemonSet pods that it lacks. An older node lacks
-// none.
-func TestDaemonSetsReachYoungNodes(t *testing.T) {
+// A node that joined just before the simulation begins gets its missing DaemonSet pods. On an older node, the
+// simulation creates no missing DaemonSet pod.
+func TestOnlyYoungNodeGetsItsMissingDaemonSetPods(t *testing.T) {
 	for age, want := range map[time.Duration]int{time.Minute: 1, time.Hour: 0} {
 		spec := busyGroup()
 		spec.Nodes[5].CreationTimestamp = metav1.Time{Time: midnight.Add(-age)}

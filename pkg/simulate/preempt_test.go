@@ -92,7 +92,7 @@ func TestPodOfHigherPriorityEvictsOthers(t *testing.T) {
 }
 
 // The next pod has the requests of its controller's template, and a pending rollout's template.
-func TestSuccessorUsesTemplate(t *testing.T) {
+func TestNextPodHasRequestsOfControllersTemplate(t *testing.T) {
 	template := &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "mover"}}}
 	pod := &corev1.Pod{}
 	requests("3", "1Gi")(pod)
@@ -125,7 +125,7 @@ func TestSuccessorUsesTemplate(t *testing.T) {
 }
 
 // An exclusive claim is free once its pod has ended, wherever the next pod goes.
-func TestExclusiveClaimIsReleased(t *testing.T) {
+func TestExclusiveClaimIsFreeOnceItsPodHasEnded(t *testing.T) {
 	mover := build.Pod("mover", build.App("mover"), build.Volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}))
 	spec := placing(mover, nil, node("a", "a"))
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace, Name: "data"}}

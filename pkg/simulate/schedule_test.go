@@ -204,7 +204,7 @@ func TestSimulatedSchedulerObeysPlacementRules(t *testing.T) {
 }
 
 // The counts of a spread constraint follow changes of pods and nodes.
-func TestSpreadFollowsPodsAndNodes(t *testing.T) {
+func TestSpreadConstraintCountsFollowPodsAndNodes(t *testing.T) {
 	honor := corev1.NodeInclusionPolicyHonor
 	honored := spread(corev1.LabelTopologyZone, func(c *corev1.TopologySpreadConstraint) { c.NodeTaintsPolicy = &honor })
 	counted := spread(corev1.LabelTopologyZone)

@@ -10,8 +10,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
 )
 
-// TestForPlansKeepsForecastAndRuleFields checks that for controllers and volumes both the fields for forecasts and the fields for rules are kept.
-func TestForPlansKeepsForecastAndRuleFields(t *testing.T) {
+// TestObjectsTrimmedForPlansKeepFieldsOfForecastsAndRules checks that for controllers and volumes both the fields for forecasts and the fields for rules are kept.
+func TestObjectsTrimmedForPlansKeepFieldsOfForecastsAndRules(t *testing.T) {
 	one := int32(1)
 	template := corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"pool": "a"}}}
 	template.Labels, template.Annotations = map[string]string{"app": "db"}, map[string]string{"a": "b"}

@@ -13,9 +13,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// TestSharingChangesNoPod generates pods of a few controllers, and checks that sharing does not
+// TestSharedPodsEqualOriginalPods generates pods of a few controllers, and checks that sharing does not
 // change their content.
-func TestSharingChangesNoPod(t *testing.T) {
+func TestSharedPodsEqualOriginalPods(t *testing.T) {
 	changes := podChanges()
 	rapid.Check(t, func(t *rapid.T) {
 		s := NewSharer()
@@ -35,7 +35,7 @@ func TestSharingChangesNoPod(t *testing.T) {
 	})
 }
 
-func TestPodsOfAControllerShare(t *testing.T) {
+func TestPodsOfOneControllerShareEqualParts(t *testing.T) {
 	pod := func(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 		pod := build.Pod(name, append([]func(*corev1.Pod){build.Tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists})}, change...)...)
 		pod.Labels = map[string]string{"app": "web"}

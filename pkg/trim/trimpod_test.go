@@ -62,9 +62,9 @@ func TestTrimmedPodWithoutRequestsHasNoContainers(t *testing.T) {
 	}
 }
 
-// TestTrimDropsNodeAddress checks that a pod in its node's network has no address of its
+// TestTrimmedHostNetworkPodHasNoAddress checks that a pod in its node's network has no address of its
 // own (NG004).
-func TestTrimDropsNodeAddress(t *testing.T) {
+func TestTrimmedHostNetworkPodHasNoAddress(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{HostNetwork: true}, Status: corev1.PodStatus{PodIP: "10.0.0.1"}}
 	trimPod(pod)
 	if pod.Status.PodIP != "" {

@@ -151,14 +151,14 @@ func TestAutoscaledKeepsNodeThatGetsAPod(t *testing.T) {
 	}
 }
 
-// G73, G74: an idle node may no longer be removed, because another process removed a node and the group is at its
-// minimum. The upgrade waits for it.
+// G73, G74: after another process removed a node, the group is at its minimum, so the upgrade may no longer remove an idle node.
+// It continues to wait.
 func TestAutoscaledKeepsIdleNodeAtGroupMinimum(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1"), old("old-b-1"))
 	s.Group.Min, s.Request.Settle = 1, duration(time.Minute)
 	s.until(record.PhaseWait)
 	s.rest()
-	s.at("old-a-1").Instance.State = nodegroup.InstanceLeaving // an autoscaler removes it
+	s.at("old-a-1").Instance.State = nodegroup.InstanceLeaving // an autoscaler terminates the node
 	s.Group.Desired = 1
 	s.pass(time.Second)
 	if step := s.rest(); step.Record.Phase != record.PhaseWait || len(step.Record.Nodes) > 0 {
@@ -253,7 +253,7 @@ func TestAutoscaledLimitsGracePeriodToADay(t *testing.T) {
 }
 
 // G78: a rollback is impossible, and the error says so.
-func TestAutoscaledHasNoRollback(t *testing.T) {
+func TestRollbackOfAutoscaledUpgradeIsRefused(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")))
 	s.until(record.PhaseWait)
 	_, err := upgrade.RollbackTarget(&s.Record)
@@ -291,8 +291,8 @@ func TestAutoscaledRebuildsLostRecord(t *testing.T) {
 	}
 }
 
-// The upgrade does not follow a target that moved: the new nodes would be outdated.
-func TestAutoscaledKeepsTarget(t *testing.T) {
+// An autoscaled upgrade may not continue to a target that moved, not even with --replan: its new nodes would be outdated.
+func TestAutoscaledUpgradeMayNotContinueToNewTarget(t *testing.T) {
 	rec := record.Record{Request: record.Request{Group: "workers", Strategy: record.AutoscaledBlueGreen}, Target: revisionOf("2")}
 	err := rec.CheckReplan(record.AutoscaledBlueGreen, true)
 	if err == nil || !strings.Contains(err.Error(), "does not allow") {
@@ -300,7 +300,7 @@ func TestAutoscaledKeepsTarget(t *testing.T) {
 	}
 }
 
-// G72, G74: the same command checks the group before the wait is over, and exits again.
+// G72, G74: if the same command runs before the wait is over, it checks the group and exits again.
 func TestAutoscaledChecksDuringTheWait(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")))
 	s.Stay = false

@@ -80,7 +80,7 @@ func BenchmarkNext(b *testing.B) {
 }
 
 // Next does not change the world.
-func TestNextChangesNothing(t *testing.T) {
+func TestNextDoesNotChangeTheWorld(t *testing.T) {
 	w, untouched := largeWorld(t, 200, 5, 3), largeWorld(t, 200, 5, 3)
 	w.Record.Request.Window, untouched.Record.Request.Window = 9, 9
 	w.Record.Request.MaxUnavailable, untouched.Record.Request.MaxUnavailable = 9, 9

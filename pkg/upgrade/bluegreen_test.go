@@ -54,7 +54,7 @@ func memberOf(t *testing.T, w *upgrade.World, name string) *nodegroup.Member {
 // G41: an outdated node that joins after the upgrade was requested also gets a new node beside it.
 func TestBlueGreenAddsNewNodeForLateOutdatedNode(t *testing.T) {
 	d := newBlueGreen(t, 1)
-	d.req.Surge = 2 // there were two outdated nodes then
+	d.req.Surge = 2 // when the upgrade was requested, there were two outdated nodes
 	before := d.cluster.World(d.req).Group.Desired
 	most := 0
 	d.watch = func(w upgrade.World, _ upgrade.Step) { most = max(most, w.Group.Desired) }
@@ -166,7 +166,7 @@ func TestSoakIgnoresDaemonSetUnreadyBeforeUpgrade(t *testing.T) {
 }
 
 // G56: a rollback during a soak does not wait for its end.
-func TestRollbackFromSoakDoesNotWait(t *testing.T) {
+func TestRollbackDuringSoakDoesNotWaitForItsEnd(t *testing.T) {
 	d := newBlueGreen(t, 3)
 	d.leave = true
 	d.run(time.Time{})
@@ -203,7 +203,7 @@ func TestCompleteEndsPausedSoakImmediately(t *testing.T) {
 	d.run(start.Add(time.Hour))
 	d.ask(record.VerbPause)
 	d.run(time.Time{})
-	d.saved.Soak.Until = d.cluster.Now() // as the command complete does
+	d.saved.Soak.Until = d.cluster.Now() // the command complete ends a soak in this way
 	d.reopen()
 	d.turn(-1)
 	if d.record.Phase != record.PhaseDeleteBlue {
@@ -212,7 +212,7 @@ func TestCompleteEndsPausedSoakImmediately(t *testing.T) {
 }
 
 // G49: a soak that is over does not begin again because a node is released late.
-func TestSoakDoesNotBeginAgain(t *testing.T) {
+func TestEndedSoakDoesNotBeginAgainIfNodeIsReleasedLate(t *testing.T) {
 	d := newBlueGreen(t, 3)
 	d.faults = []fault{{key: "free/", outcome: nodegroup.OutcomeLater, times: 3 * 5 * 60}}
 	d.run(start.Add(3 * time.Hour))

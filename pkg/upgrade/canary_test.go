@@ -14,7 +14,7 @@ import (
 
 // The usual start time of a workload's pods is the one measured before the upgrade. Pods that the upgrade has moved may be
 // slow because of a fault of the new nodes.
-func TestUsualPodStartTimeIsMeasuredBeforeUpgrade(t *testing.T) {
+func TestUsualPodStartTimeIsThatFromBeforeUpgrade(t *testing.T) {
 	slow := func(app string) *corev1.Pod {
 		pod := build.Pod(app+"-0", build.App(app))
 		began := metav1.NewTime(start.Add(-time.Hour))

@@ -40,8 +40,8 @@ func TestLaunchIsRetriedLaterWithoutCapacity(t *testing.T) {
 	}
 }
 
-// A launch whose answer was lost is repeated under its token: at once after a crash, otherwise later.
-func TestLostLaunchIsRepeatedUnderItsToken(t *testing.T) {
+// A launch whose answer was lost is repeated with the same token: at once after a crash, otherwise later.
+func TestLaunchWithLostAnswerIsRepeatedWithSameToken(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.Request.Surge = 1
 	first := action[nodegroup.AddCapacity](t, s.next())
@@ -120,7 +120,7 @@ func TestRaisedMaxIsLoweredAtEndUnlessUserChangedIt(t *testing.T) {
 }
 
 // The upgrade does not end before the replacement of the last terminated node is launched and usable (EKS E26, E27).
-func TestEndWaitsForTheLastLaunch(t *testing.T) {
+func TestUpgradeEndWaitsForLastReplacement(t *testing.T) {
 	cases := map[string]nodegroup.Outcome{"without an answer": "", "later": nodegroup.OutcomeLater, "exhausted": nodegroup.OutcomeExhausted}
 	for name, outcome := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestEndWaitsForTheLastLaunch(t *testing.T) {
 }
 
 // Processes that an earlier stop resumed are not suspended again when nothing is left to do.
-func TestNothingIsSuspendedAtTheEnd(t *testing.T) {
+func TestProcessesAreNotSuspendedAgainIfNothingIsLeftToDo(t *testing.T) {
 	s := lowering(t)
 	s.Record.Phase, s.Record.Suspended, s.Group.Quiesce, s.Group.Max = record.PhaseUpgrade, []string{"AZRebalance"}, []string{"AZRebalance"}, 9
 	step := s.next()
@@ -197,7 +197,7 @@ func TestUpgradeNamesAddedNodesThatStay(t *testing.T) {
 
 // If a server forbids a request, the upgrade ends. If it forbids several, the message names all of them,
 // always in the same order.
-func TestForbiddenRequestsStop(t *testing.T) {
+func TestUpgradeStopsAndNamesForbiddenRequests(t *testing.T) {
 	s := surged(t)
 	step := s.next()
 	for _, a := range step.Actions {

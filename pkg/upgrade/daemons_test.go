@@ -82,7 +82,7 @@ func TestCrashingDaemonSetPodsStopTheUpgrade(t *testing.T) {
 }
 
 // The upgrade also waits for the pods on the last new node.
-func TestEndWaitsForDaemonSets(t *testing.T) {
+func TestUpgradeEndWaitsForDaemonSetPodsOnLastNode(t *testing.T) {
 	s := replaceFirst(t, 1, nil, crashing)
 	if step := s.rest(); step.Finished {
 		t.Fatalf("it ends %q while the DaemonSet's pod crashes", step.Record.Result)
@@ -94,7 +94,7 @@ func TestEndWaitsForDaemonSets(t *testing.T) {
 }
 
 // A pod that is ready for a moment between two crashes starts no further node, and does not restart the time limit.
-func TestFlappingDaemonSetsAreUnhealthy(t *testing.T) {
+func TestDaemonSetThatIsReadyOnlyBetweenCrashesIsUnhealthy(t *testing.T) {
 	s := replaceFirst(t, 3, nil, crashing)
 	s.rest()
 	for range 11 {
@@ -115,7 +115,7 @@ func TestFlappingDaemonSetsAreUnhealthy(t *testing.T) {
 	t.Error("it does not stop after 5 minutes of crashes")
 }
 
-// If a DaemonSet had no ready pod before, its pods on new nodes prove nothing, however many there are.
+// If a DaemonSet had no ready pod before the upgrade, its unready pods on new nodes do not delay the upgrade.
 func TestDaemonSetWithoutReadyPodsDelaysNothing(t *testing.T) {
 	s := replaceFirst(t, 3, crashing, crashing)
 	for i := range 6 {
@@ -205,7 +205,7 @@ func TestDaemonSetFailingOnCurrentNodesPreventsFirstDrain(t *testing.T) {
 	}
 }
 
-// replaceBare does the same as replaceFirst, but the new node has no pod of the DaemonSet.
+// replaceBare is replaceFirst with a new node that has no pod of the DaemonSet.
 func replaceBare(t *testing.T, nodes int, old func(*corev1.Pod)) *scene {
 	s := replaceFirst(t, nodes, old, nil)
 	s.at("new-a-1").Pods = nil

@@ -116,9 +116,9 @@ func TestDelegateKilledDuringRequestStartsOneUpdate(t *testing.T) {
 	}
 }
 
-// TestDelegateUsesNewTokenAfterItsUpdateFailedUnseen: the upgrade's operation began and failed unseen, before another user's. The next
+// TestDelegateUsesNewTokenIfItsUpdateFailedBeforeItWasSeen: the upgrade's operation began and failed unseen, before another user's. The next
 // request uses another token: the cloud would take the same request for a repetition, and begin nothing.
-func TestDelegateUsesNewTokenAfterItsUpdateFailedUnseen(t *testing.T) {
+func TestDelegateUsesNewTokenIfItsUpdateFailedBeforeItWasSeen(t *testing.T) {
 	s := newManagedScene(t, old("old-a-1"))
 	first := s.next()
 	s.do(first.Actions...)

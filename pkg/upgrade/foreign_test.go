@@ -40,7 +40,7 @@ func TestForeignInstanceIsNotTerminated(t *testing.T) {
 	}
 }
 
-// An abort forgets what the record says of another machine.
+// An abort ignores a machine in the record that is not the node's own.
 func TestAbortIgnoresInstanceThatDoesNotBelongToNode(t *testing.T) {
 	s, _ := removing(t, true)
 	s.edit("old-a-1", func(n *record.NodeRecord) { n.Instance = "i-database" })

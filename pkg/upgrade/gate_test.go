@@ -105,7 +105,7 @@ func (g *gateScene) wantStopped(why string) {
 	}
 }
 
-// stepUndead does the same as step, but evicted pods of a StatefulSet do not end.
+// stepUndead is step for a cluster in which evicted pods of a StatefulSet do not end.
 func (g *gateScene) stepUndead() upgrade.Step {
 	g.t.Helper()
 	for range 30 {
@@ -174,9 +174,9 @@ func TestUpgradeStopsWhenReplacementPodsAreNotCreated(t *testing.T) {
 	}
 }
 
-// TestUnreadyPodsAreNoReplacements: a workload had an unready pod before the upgrade. After another pod was evicted and not recreated, the
+// TestPodUnreadyBeforeUpgradeIsNoReplacement: a workload had an unready pod before the upgrade. After another pod was evicted and not recreated, the
 // unready pod does not count as its replacement (A1).
-func TestUnreadyPodsAreNoReplacements(t *testing.T) {
+func TestPodUnreadyBeforeUpgradeIsNoReplacement(t *testing.T) {
 	const quota = `pods "web-" is forbidden: exceeded quota`
 	for name, c := range map[string]struct {
 		read drain.Controller
@@ -287,7 +287,7 @@ func TestUnhealthyWorkloadsAreOnRecord(t *testing.T) {
 	}
 }
 
-// TestUnreadyPodsNameTheirNode: if a late pod is on a node that is not Ready, the message also says what is wrong with the node.
+// TestUnreadyPodsNameTheirNode: if a late pod is on a node that is not Ready, the message also explains the state of the node.
 func TestUnreadyPodsNameTheirNode(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
@@ -299,8 +299,8 @@ func TestUnreadyPodsNameTheirNode(t *testing.T) {
 	g.wantHeld(g.step(), "it is not ready after 30s; the node: its kubelet has been silent since "+start.Format(time.RFC3339))
 }
 
-// TestAllUnhealthyWorkloadsCanBeIgnored: if several workloads do not recover, the suggested flag names all of them.
-func TestAllUnhealthyWorkloadsCanBeIgnored(t *testing.T) {
+// TestAdvisedFlagIgnoresAllUnhealthyWorkloads: if several workloads do not recover, the suggested flag names all of them.
+func TestAdvisedFlagIgnoresAllUnhealthyWorkloads(t *testing.T) {
 	g := newGateScene(t, 3)
 	others := []string{"api", "cart", "db", "search"} // with web more than a message names
 	m := g.at("old-a-0")
@@ -652,9 +652,9 @@ func TestEachNewReadyPodRestartsUnhealthyTimeLimit(t *testing.T) {
 	}
 }
 
-// TestNodeInDrainIsCanaryOfNewTarget: a pod left a node in drain and waits for room. Then the target moves. The node
-// is the canary of the new target, too: its other pod does not wait for a canary node.
-func TestNodeInDrainIsCanaryOfNewTarget(t *testing.T) {
+// TestNodeInDrainIsFirstNodeOfWorkloadForNewTarget: a pod left a node in drain, and its replacement waits for room. Then the target
+// moves. The node stays the first one that pods of the workload leave, so its other pod does not wait.
+func TestNodeInDrainIsFirstNodeOfWorkloadForNewTarget(t *testing.T) {
 	g := newGateScene(t, 1)
 	other := build.Pod("web-5", build.Created(start.Add(-time.Hour)), build.On("old-a-0"))
 	m := g.at("old-a-0")
@@ -711,7 +711,7 @@ func TestUncreatedPodBlocksNextNodeAfterLatePodIsReady(t *testing.T) {
 	second := build.Pod("web-9", build.Created(start.Add(-time.Hour)), build.On("old-a-0"))
 	g.at("old-a-0").Pods = append(g.at("old-a-0").Pods, second)
 	g.index.Store(second)
-	for i := range g.Members { // they take 5 s to be ready
+	for i := range g.Members { // pods take 5 s to become ready
 		for _, pod := range g.Members[i].Pods {
 			began := metav1.NewTime(start.Add(-time.Hour))
 			pod.Status.StartTime, pod.Status.Conditions[0].LastTransitionTime = &began, metav1.NewTime(began.Add(5*time.Second))
@@ -883,9 +883,9 @@ func TestUpgradeStopsIfTerminatingPodBlocksItsReplacement(t *testing.T) {
 	}
 }
 
-// TestOneNodeIsTheCanaryOfEachWorkload: however wide the window, pods of a workload leave only one node until a new pod
+// TestPodsOfWorkloadFirstLeaveOnlyOneNode: however wide the window, pods of a workload leave only one node until a new pod
 // is ready elsewhere.
-func TestOneNodeIsTheCanaryOfEachWorkload(t *testing.T) {
+func TestPodsOfWorkloadFirstLeaveOnlyOneNode(t *testing.T) {
 	g := newGateScene(t, 4)
 	g.Request.Window, g.Request.MaxUnavailable = 4, 4
 	step := g.step()
@@ -1126,8 +1126,8 @@ func (g *gateScene) countEmptied() (n int) {
 	return n
 }
 
-// TestUpgradeEndWaitsForDoNotDisruptPodThatWasForced: the upgrade waits for a pod as its owner asks, and deletes it when its node's drain timeout
-// ends. The upgrade does not end before that pod has come back, too.
+// TestUpgradeEndWaitsForDoNotDisruptPodThatWasForced: the upgrade waits for a pod with a do-not-disrupt annotation, and deletes the
+// pod when its node's drain timeout ends. The upgrade does not end before the replacement is ready.
 func TestUpgradeEndWaitsForDoNotDisruptPodThatWasForced(t *testing.T) {
 	g := newGateScene(t, 1)
 	g.Request.RespectDoNotDisrupt, g.Request.OnTimeout = true, record.Force
@@ -1150,8 +1150,8 @@ func TestUpgradeEndWaitsForDoNotDisruptPodThatWasForced(t *testing.T) {
 	}
 }
 
-// TestEachSlowNewPodHasItsOwnTimeLimit: each of several pods that start one after the other has its own time, even if others
-// were deleted during the upgrade.
+// TestEachSlowNewPodHasItsOwnTimeLimit: if pods of a workload start one after the other, each has its own time limit, even if
+// others were deleted during the upgrade.
 func TestEachSlowNewPodHasItsOwnTimeLimit(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
@@ -1178,9 +1178,9 @@ func TestEachSlowNewPodHasItsOwnTimeLimit(t *testing.T) {
 	}
 }
 
-// TestUpgradeDoesNotWaitForeverForUnschedulableManualNode: in a group without a cloud, the owner added as many nodes as were drained. The upgrade
-// does not wait forever for a node that takes no pods.
-func TestUpgradeDoesNotWaitForeverForUnschedulableManualNode(t *testing.T) {
+// TestUpgradeStopsIfNodeAddedByUserStaysUnschedulable: in a group without a cloud, the owner added as many nodes as were drained,
+// but one of them takes no pods. The upgrade stops after the boot timeout.
+func TestUpgradeStopsIfNodeAddedByUserStaysUnschedulable(t *testing.T) {
 	s := newManualScene(t, "old-a-1")
 	s.rest()
 	s.pass(time.Hour)
@@ -1201,9 +1201,9 @@ func TestUpgradeDoesNotWaitForeverForUnschedulableManualNode(t *testing.T) {
 	}
 }
 
-// TestPodsOnDrainedNodesAreNamed: the final message names pods that came back to drained nodes, because they tolerate
+// TestFinalMessageNamesPodsThatReturnedToDrainedNodes: the final message names pods that came back to drained nodes, because they tolerate
 // the fence.
-func TestPodsOnDrainedNodesAreNamed(t *testing.T) {
+func TestFinalMessageNamesPodsThatReturnedToDrainedNodes(t *testing.T) {
 	g := newGateScene(t, 1)
 	g.step()
 	g.add("web-9")
@@ -1214,9 +1214,9 @@ func TestPodsOnDrainedNodesAreNamed(t *testing.T) {
 	}
 }
 
-// TestWorkloadsAreNamedWhileTheOwnerIsAwaited: while the user must add a node, the status names the workload that waits
+// TestStatusNamesWorkloadThatWaitsForNodeOfUser: while the user must add a node, the status names the workload that waits
 // for it.
-func TestWorkloadsAreNamedWhileTheOwnerIsAwaited(t *testing.T) {
+func TestStatusNamesWorkloadThatWaitsForNodeOfUser(t *testing.T) {
 	g := newGateScene(t, 2)
 	g.Request.WaitReplacement = true
 	g.step()
@@ -1228,8 +1228,8 @@ func TestWorkloadsAreNamedWhileTheOwnerIsAwaited(t *testing.T) {
 	}
 }
 
-// TestRestartOfDeploymentReportsRefusedPod: a Deployment is restarted to move its only pod, but its new pod is refused. The upgrade
-// finds that out and says so.
+// TestRestartOfDeploymentReportsRefusedPod: a Deployment is restarted to move its only pod, but the API server refuses the new pod.
+// The upgrade reports the refusal.
 func TestRestartOfDeploymentReportsRefusedPod(t *testing.T) {
 	g := newGateScene(t, 1)
 	solo := build.Pod("solo-0", build.Created(start.Add(-time.Hour)), build.OwnedBy("ReplicaSet", "solo-1"), build.On("old-a-0"))
@@ -1311,7 +1311,7 @@ func TestPodsCrashingSlowlyInTurnStopUpgrade(t *testing.T) {
 			}
 			g.index.Store(pod)
 		}
-		lost := g.at("old-a-1").Pods[0].DeepCopy() // so that one pod is always missing
+		lost := g.at("old-a-1").Pods[0].DeepCopy() // with these times, one pod is always missing
 		lost.Status.Conditions[0].Status = corev1.ConditionFalse
 		g.index.Store(lost)
 		for range 8 {
@@ -1496,8 +1496,8 @@ func setReady(pod *corev1.Pod, ready bool, at time.Time) {
 	pod.Status.Conditions = conds
 }
 
-// TestTheEndDoesNotWaitForALostNode: a node is lost at the end, and a pod waits for it. The upgrade stops after the boot timeout.
-func TestTheEndDoesNotWaitForALostNode(t *testing.T) {
+// TestUpgradeStopsIfPodWaitsForNodeLostAtTheEnd: a node is lost at the end, and a pod waits for it. The upgrade stops after the boot timeout.
+func TestUpgradeStopsIfPodWaitsForNodeLostAtTheEnd(t *testing.T) {
 	s := newScene(t, old("old-a-1"), current("cur-a-1"))
 	s.next()
 	idx := drain.NewWorkloadIndex(drain.Facts{})
@@ -1506,7 +1506,7 @@ func TestTheEndDoesNotWaitForALostNode(t *testing.T) {
 	pending.Status.Phase = corev1.PodPending
 	idx.Store(ready)
 	idx.Store(pending)
-	s.Record.Phase = record.PhaseDone // all nodes are replaced, then a new node was lost and is not replaced
+	s.Record.Phase = record.PhaseDone // in this scene all nodes were replaced, and then a new node was lost without a replacement
 	s.Record.Workloads = map[string]record.WorkloadRecord{webName: {Ready: 2, Proven: true}}
 	s.remove("old-a-1")
 	s.editBooks(func(b *ledger.Books) { b.Zones = map[string]ledger.Zone{"a": {Removed: 1}} })
@@ -1579,8 +1579,8 @@ func TestSurgePodsAreNotScaledBack(t *testing.T) {
 	}
 }
 
-// TestTerminatingPodIsNotMistakenForScaleUp: a terminating pod of a StatefulSet does not mean that the owner scaled it up again.
-func TestTerminatingPodIsNotMistakenForScaleUp(t *testing.T) {
+// TestTerminatingStatefulSetPodDoesNotCountAsScaleUp: a terminating pod of a StatefulSet does not mean that the owner scaled it up again.
+func TestTerminatingStatefulSetPodDoesNotCountAsScaleUp(t *testing.T) {
 	g := newGateScene(t, 1)
 	g.index = drain.NewWorkloadIndex(drain.Facts{})
 	own := build.OwnedBy("StatefulSet", "db")
@@ -1592,8 +1592,8 @@ func TestTerminatingPodIsNotMistakenForScaleUp(t *testing.T) {
 	g.index.Store(pod)
 	db1 := g.add("db-1", own, build.Created(start.Add(-time.Hour)))
 	db2 := g.add("db-2", own, build.Created(start.Add(-time.Hour)))
-	g.step()                 // db-0 has left its node, and is not there again yet
-	ending := db1.DeepCopy() // its owner scales it to 1: db-2 is gone at once, db-1 takes ten minutes to end
+	g.step()                 // db-0 has left its node, and its replacement does not exist yet
+	ending := db1.DeepCopy() // the owner scales the StatefulSet to 1: db-2 is gone at once, db-1 takes ten minutes to end
 	ending.DeletionTimestamp = &metav1.Time{Time: g.Now.Add(10 * time.Minute)}
 	g.index.Store(ending)
 	g.index.Remove(db2)
@@ -1656,7 +1656,7 @@ func TestPodsRefusedAfterUserScalesUpStopUpgrade(t *testing.T) {
 	var step upgrade.Step
 	for i := range 200 {
 		g.pass(6 * time.Second)
-		if g.Controllers = nil; len(step.Unscaled) > 0 { // the runner reads it only then
+		if g.Controllers = nil; len(step.Unscaled) > 0 { // the runner reads the controller only now
 			g.tellController(controller)
 		}
 		if step = g.step(); step.Finished {
@@ -1680,7 +1680,7 @@ func TestNodeIsNotStartedBeforeScaleOfScaledDownWorkloadIsRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGateScene(t, 2)
-			g.Request.Settle = duration(time.Minute) // old-a-1 is not started before
+			g.Request.Settle = duration(time.Minute) // old-a-1 must not be started before the scale is read
 			own := build.Pod("own", build.App("own"), build.Created(start.Add(-time.Hour)), build.On("old-a-1"))
 			g.at("old-a-1").Pods = append(g.at("old-a-1").Pods, own)
 			g.index.Store(own)

@@ -48,7 +48,7 @@ func TestMissingLabelMakesNodeOutdatedOnlyFromTheStart(t *testing.T) {
 }
 
 // A rollback goes back to nodes that need not have the newer revision's labels.
-func TestRollbackForgetsLabels(t *testing.T) {
+func TestRollbackRequiresNoLabels(t *testing.T) {
 	record := record.Record{Run: "r1", Unlabelled: []string{"i-cur-a-1"}, Request: record.Request{Current: map[string]string{"image": "ami-2"}}}
 	back := upgrade.AsRollback(&record, nodegroup.Revision{ID: "1"}, start.Add(time.Hour))
 	group := nodegroup.Group{Can: nodegroup.FullControl()}

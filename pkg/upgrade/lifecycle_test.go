@@ -44,7 +44,7 @@ func TestStartedNodeGetsDeadlineAndItsPodsAreEvicted(t *testing.T) {
 }
 
 // Pods whose eviction does not use a budget are evicted first, so that the budget is open for the others.
-func TestUnreadyPodsGoFirst(t *testing.T) {
+func TestUnreadyPodsAreEvictedFirst(t *testing.T) {
 	s := draining(t, build.Pod("web-0"), build.Pod("web-1", build.Unready), build.Pod("web-2"))
 	if got := evicted(s.next()); got != "web-1 web-0 web-2" {
 		t.Errorf("evicted in the order %s", got)
@@ -62,7 +62,7 @@ func evicted(step upgrade.Step) string {
 	return strings.Join(pods, " ")
 }
 
-func TestEvictionsKeepToTheBudget(t *testing.T) {
+func TestEvictionsStayWithinTheBudget(t *testing.T) {
 	pods := func(n int) (pods []*corev1.Pod) {
 		for i := range n {
 			pods = append(pods, build.Pod("web-"+string(rune('a'+i))))
@@ -93,7 +93,7 @@ func TestEvictionsKeepToTheBudget(t *testing.T) {
 }
 
 // The pods of the tightest budget are evicted first, and those without a budget last.
-func TestTightBudgetsGoFirst(t *testing.T) {
+func TestPodsOfTightestBudgetAreEvictedFirst(t *testing.T) {
 	s := draining(t, build.Pod("api-0", build.App("api")), build.Pod("cart-0", build.App("cart")), build.Pod("web-0"))
 	s.budgets(build.Budget("web", build.Counts(4, 4, 3)), build.Budget("cart", build.Counts(4, 4, 2)))
 	if got := evicted(s.next()); got != "web-0 cart-0 api-0" {
@@ -118,8 +118,8 @@ func (s *scene) unanswered() (evictions, blocked int) {
 	return evictions, blocked
 }
 
-// Two evictions that the API server would write into one budget's status at the same time cost half a second. So the
-// second waits for the first one's answer, or for as long as that should take.
+// If the API server writes two evictions into one budget's status at the same time, it retries one of them half a second
+// later. So the second eviction waits for the answer to the first, or for as long as the answer should take.
 func TestEvictionsOfOneBudgetAreSpacedInTime(t *testing.T) {
 	s := draining(t, build.Pod("web-0"), build.Pod("web-1"), build.Pod("web-2"))
 	s.budgets(build.Budget("web", build.Counts(6, 6, 1)))
@@ -134,8 +134,8 @@ func TestEvictionsOfOneBudgetAreSpacedInTime(t *testing.T) {
 	wantActions(t, s.next(), "start draining node old-a-1", "evict pod shop/web-1")
 }
 
-// Evictions of one budget are as far apart as answers take, within bounds. A server that is slow to write one is as
-// slow to write the next.
+// The time between two evictions of one budget is the time that answers take now, within bounds, because a server that
+// was slow to write one eviction is as slow to write the next.
 func TestEvictionSpacingFollowsAPIServerLatency(t *testing.T) {
 	cases := map[string]struct{ took, ago, want time.Duration }{
 		"quick":         {20 * time.Millisecond, time.Second, 100 * time.Millisecond},
@@ -217,7 +217,7 @@ func TestCriticalBudgetsLimitEvictionsInFlight(t *testing.T) {
 }
 
 // Evictions that the upgrade sent count against the budget until its status shows them.
-func TestSpentBudgetIsRemembered(t *testing.T) {
+func TestSentEvictionCountsUntilBudgetStatusShowsIt(t *testing.T) {
 	cases := map[string]struct {
 		outcome nodegroup.Outcome // of the first eviction; none while it is in flight
 		later   time.Duration
@@ -503,11 +503,11 @@ func TestEmptyNodeThatGetsAPodIsDrainedAgain(t *testing.T) {
 func TestDrainTimeoutPausesWhileEarlierNodeUsesTheBudget(t *testing.T) {
 	s := newScene(t, old("old-a-1", build.Pod("web-0")), old("old-a-2", build.Pod("web-1")))
 	s.Request.MaxUnavailable, s.Request.Window = 2, 2
-	s.budgets(build.Budget("web", build.Counts(4, 4, 2))) // both can move when they are started …
+	s.budgets(build.Budget("web", build.Counts(4, 4, 2))) // pods of both nodes can move when the nodes are started …
 	s.do(s.next().Actions...)
 	step := s.next()
 	s.do(actionsOf(step, "start draining")...)
-	s.budgets(build.Budget("web", build.Counts(4, 3, 3))) // … and then neither
+	s.budgets(build.Budget("web", build.Counts(4, 3, 3))) // … and then the budget blocks both
 	s.next()
 	for range 20 {
 		s.pass(30 * time.Second)
@@ -586,7 +586,7 @@ func TestTerminationWaitsForDrainAnnotationOnNode(t *testing.T) {
 }
 
 // L14: the upgrade waits for attached volumes, but not longer than kube-controller-manager does.
-func TestAttachedVolumesAreWaitedFor(t *testing.T) {
+func TestTerminationWaitsUntilVolumesAreDetached(t *testing.T) {
 	claim := build.Volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}})
 	cases := map[string]struct {
 		staying []*corev1.Pod
@@ -623,7 +623,7 @@ func TestAttachedVolumesAreWaitedFor(t *testing.T) {
 }
 
 // L21: a node whose kubelet has not reported for five minutes cannot confirm that its pods ended.
-func TestLostNodeIsNotWaitedFor(t *testing.T) {
+func TestDrainDoesNotWaitForDeletedPodsOfLostNode(t *testing.T) {
 	s := draining(t, build.Pod("web-0"))
 	s.mark("old-a-1", build.NotReady(start))
 	s.do(s.next().Actions...)

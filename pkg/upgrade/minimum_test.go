@@ -49,7 +49,7 @@ func TestRefusedShrinkCorrectsTheLedger(t *testing.T) {
 }
 
 // Added nodes are not returned below the group's minimum.
-func TestSurgeIsKeptAtTheMinimum(t *testing.T) {
+func TestAddedNodesAreKeptIfGroupIsAtItsMinimum(t *testing.T) {
 	for name, c := range map[string]struct{ smallest, returned int }{"at the minimum": {2, 0}, "above it": {1, 1}} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, old("old-a-1"))

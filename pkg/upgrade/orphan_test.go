@@ -9,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// A node whose machine is gone stays, because nothing deletes it. The last line names the node and the command that
-// deletes it.
+// A drained node whose machine is gone stays, because there is no machine to terminate. The last line names the
+// node and the command that deletes it.
 func TestNodeWithoutMachineIsNamed(t *testing.T) {
 	s := newScene(t, old("old-a-1"), current("cur-a-1"))
 	s.Request.Settle, s.Group.Desired = duration(0), 1

@@ -157,7 +157,7 @@ func TestRebuiltRecordCountsAddedNodesByZone(t *testing.T) {
 	}
 }
 
-// held returns a current node that the run holds.
+// held returns a current node with the run's mark that keeps autoscalers from removing it.
 func held(name string) nodegroup.Member {
 	m := current(name)
 	nodemark.SetHold(m.Node, "r1")

@@ -160,8 +160,8 @@ func TestRecordSizeCheckCountsLengthOfNodeNames(t *testing.T) {
 	checkError(t, r.CheckRecordSize(&group, members), "recording an upgrade of 1000 nodes")
 }
 
-// TestNodeRecordIsBounded blocks 20 pods with long names on a node until its drain timeout is over.
-func TestNodeRecordIsBounded(t *testing.T) {
+// TestNodeRecordWithManyBlockedPodsStaysSmall blocks 20 pods with long names on a node until its drain timeout is over.
+func TestNodeRecordWithManyBlockedPodsStaysSmall(t *testing.T) {
 	for _, long := range []int{8, 200} {
 		var pods []*corev1.Pod
 		for i := range 20 {

@@ -46,8 +46,8 @@ func reachedBy(t *testing.T, zonal bool) map[string]func() *driver {
 				r.Strategy, r.Surge, r.BlueGreen = record.BlueGreen, 3, &record.BlueGreenRequest{Batch: 1}
 			})
 		},
-		"stop while nodes come up": func() *driver { d := stoppedAt(time.Minute); d.stop = true; return d },
-		"stop while nodes drain":   func() *driver { d := stoppedAt(3*time.Minute + 20*time.Second); d.stop = true; return d },
+		"stop while nodes come up": func() *driver { d := stoppedAt(time.Minute); d.stopRequested = true; return d },
+		"stop while nodes drain":   func() *driver { d := stoppedAt(3*time.Minute + 20*time.Second); d.stopRequested = true; return d },
 		"abort while nodes come up": func() *driver {
 			d := stoppedAt(2*time.Minute + time.Second)
 			d.abort()

@@ -9,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// removing returns a group whose only outdated node will be terminated by the step returned. The test decides the
-// answer. In a zonal group the termination shrinks the group; another group replaces the node by itself.
+// removing returns a group and the action that terminates its only outdated node. The test chooses the cloud's answer.
+// In a zonal group the termination shrinks the group; any other group replaces the node by itself.
 func removing(t *testing.T, zonal bool) (*scene, nodegroup.Terminate) {
 	s := newScene(t, old("old-a-1"), current("cur-a-1"))
 	s.Request.Settle, s.Group.Can.NameZone = duration(0), zonal
@@ -135,8 +135,8 @@ func TestTerminationContinuesAfterNodeObjectIsGone(t *testing.T) {
 	}
 }
 
-// TestNewInstanceIsNotTerminatedForAGoneNode: others can write the record (B15). Here it names, for a node
-// that is gone, the instance of a new node that has not joined yet. That instance is not terminated.
+// TestNewInstanceIsNotTerminatedForAGoneNode: another user changed the record (B15): for a node that is gone, it names
+// the instance of a new node that has not joined yet. That instance is not terminated.
 func TestNewInstanceIsNotTerminatedForAGoneNode(t *testing.T) {
 	s, terminate := removing(t, false)
 	s.answer(terminate, nodegroup.OutcomeUnclear, "deadline exceeded")

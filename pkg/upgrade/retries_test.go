@@ -84,8 +84,8 @@ func TestRetriesContinueAfterANodeChangesState(t *testing.T) {
 	}
 }
 
-// TestUnansweredEvictionIsNamed: a node is given up because the eviction of its pod was never answered. The message
-// names that, and not the pod's finalizers.
+// TestUnansweredEvictionIsNamed: a node is given up because the eviction of its pod was never answered. The message names the
+// unanswered eviction, not the pod's finalizers.
 func TestUnansweredEvictionIsNamed(t *testing.T) {
 	d := reachedBy(t, true)["upgrade"]()
 	d.req.DrainTimeout = duration(time.Minute)

@@ -14,7 +14,7 @@ import (
 func TestScaleUpContinuesAfterAutoscalerRemovesSurgeNode(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...) // two launches
-	s.add(current("new-a-1")) // the other is gone already
+	s.add(current("new-a-1")) // the other instance is gone already
 	s.pass(time.Minute)
 	wantUntouched(t, s.next())
 
@@ -22,7 +22,8 @@ func TestScaleUpContinuesAfterAutoscalerRemovesSurgeNode(t *testing.T) {
 	wantActions(t, s.next(), "fence node old-a-1", "fence node old-b-1")
 }
 
-// E61: nor does the upgrade wait later for nodes that the autoscaler removed, where no node may be unavailable.
+// E61: after scale up, the upgrade does not wait either for nodes that the autoscaler removed, even if no node may be
+// unavailable.
 func TestUpgradeDoesNotWaitForSurgeThatAutoscalerRemoved(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-a-2"))
 	s.Request.Surge, s.Request.MaxUnavailable = 1, 0
@@ -64,8 +65,7 @@ func TestUpgradeRaisesMaxAgainAfterAutoscalerUsesItUp(t *testing.T) {
 	}
 }
 
-// If a termination is known to have had no effect, the upgrade did not cause the end of the machine, and the group was
-// not shrunk.
+// If a termination is known to have had no effect, another process ended the machine, and the ledger counts no shrink.
 func TestTerminationWithoutEffectDoesNotCountAsShrink(t *testing.T) {
 	cases := map[string]struct {
 		outcome nodegroup.Outcome
@@ -166,7 +166,8 @@ func TestContinuedUpgradeKeepsSurgeNotYetTerminated(t *testing.T) {
 	}
 }
 
-// Nobody knows what the cloud did while a laptop slept. A limit is over only if a reading from after it says so.
+// While a laptop slept, the cloud may have done its work. So a time limit is over only if a reading after the limit
+// does not show the expected change.
 func TestTimeLimitIsOverOnlyAfterAFreshReading(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)

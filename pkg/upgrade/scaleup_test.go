@@ -103,7 +103,7 @@ func TestMaxIsRaisedOnlyWhenNeeded(t *testing.T) {
 }
 
 // E24–E27: no outdated node is fenced or drained before all of the surge takes pods.
-func TestSurgeMustBeUsable(t *testing.T) {
+func TestNoNodeIsFencedBeforeSurgeTakesPods(t *testing.T) {
 	cases := map[string]func(*scene){
 		"not launched":              func(s *scene) { s.remove("new-a-1") },
 		"E25 a zone has none":       func(s *scene) { s.at("new-b-1").Instance.Zone = "a" },
@@ -297,7 +297,7 @@ func TestFailedScaleUpTerminatesUnusedSurge(t *testing.T) {
 }
 
 // After a failure, the same command waits for the new nodes again, for as long as the first time.
-func TestScaleUpIsTriedAgain(t *testing.T) {
+func TestSameCommandRetriesFailedScaleUp(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)
 	s.pass(20 * time.Minute)

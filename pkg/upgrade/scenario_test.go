@@ -220,7 +220,7 @@ func (s *scenario) run(c command) string {
 	case c.HasArg("stop-at"):
 		if !s.driver.run(start.Add(c.duration("stop-at", 0))) {
 			s.transcript.line("stop")
-			s.driver.stop = true
+			s.driver.stopRequested = true
 			s.driver.run(time.Time{})
 		}
 	case c.HasArg("crash-at"):

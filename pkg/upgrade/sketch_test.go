@@ -107,13 +107,13 @@ type fault struct {
 // driver carries out an upgrade in a simulated cluster, as Cluster.Run does, and adds faults: requests fail, the user
 // stops, the process crashes.
 type driver struct {
-	t       *testing.T
-	cluster *simulate.Cluster
-	req     record.Request
-	watch   func(upgrade.World, upgrade.Step)
-	faults  []fault
-	stop    bool
-	asked   record.Asked
+	t             *testing.T
+	cluster       *simulate.Cluster
+	req           record.Request
+	watch         func(upgrade.World, upgrade.Step)
+	faults        []fault
+	stopRequested bool
+	asked         record.Asked
 	// leave is for a process that does not stay through a long wait.
 	leave bool
 	// wanted is the revision that the group is observed with, if not the newest.
@@ -145,7 +145,7 @@ func (d *driver) world() upgrade.World {
 	for key, attempt := range d.failed {
 		open[key] = attempt
 	}
-	w.Open, w.Record, w.Notes, w.Stop, w.Asked, w.Stay = open, d.record, d.notes, d.stop, d.asked, !d.leave
+	w.Open, w.Record, w.Notes, w.Stop, w.Asked, w.Stay = open, d.record, d.notes, d.stopRequested, d.asked, !d.leave
 	if d.wanted != "" {
 		d.observe(&w)
 	}
@@ -269,7 +269,7 @@ func (d *driver) crash() {
 	for key, attempt := range d.cluster.World(d.req).Open {
 		d.forgotten[key] = attempt.Tries
 	}
-	d.record, d.notes, d.failed, d.stop = d.saved, upgrade.Notes{}, map[string]nodegroup.Attempt{}, false
+	d.record, d.notes, d.failed, d.stopRequested = d.saved, upgrade.Notes{}, map[string]nodegroup.Attempt{}, false
 }
 
 // reopen runs the same command again.

@@ -31,7 +31,7 @@ func TestStopDuringSetupDoesNotWaitForActionInFlight(t *testing.T) {
 }
 
 // Processes that we suspended are resumed, even if the suspension was still in flight when the user stopped.
-func TestStopResumesWhatWasSuspended(t *testing.T) {
+func TestStopResumesProcessesThatUpgradeSuspended(t *testing.T) {
 	cases := map[string]struct {
 		answered, seen bool
 	}{
@@ -166,7 +166,7 @@ func TestStopDuringDrainUnfencesOnlyNodesNotStarted(t *testing.T) {
 	wantState(t, step, "old-a-1", record.NodeDraining)
 }
 
-func TestStopKeepsTheFence(t *testing.T) {
+func TestStopKeepsFencesIfRequested(t *testing.T) {
 	s := newScene(t, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.Request.KeepFence = true
 	s.do(s.next().Actions...)
@@ -182,7 +182,8 @@ func TestStopDuringScaleDownDoesNotWaitForActionInFlight(t *testing.T) {
 	interrupted(t, s.next())
 }
 
-// A failure stops in the same way, and its reason stays even if the user presses Ctrl-C then.
+// A failure stops the upgrade as Ctrl-C does. If the user presses Ctrl-C during that stop, the reason of the failure
+// stays.
 func TestStopAfterFailureKeepsReasonOfFailure(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("bare", build.Bare)), old("old-a-2", build.Pod("bare-too", build.Bare)))
 	s.do(s.next().Actions...)

@@ -118,9 +118,9 @@ func (s *scene) terminatedAfter(b *balancer, leaves time.Duration) time.Duration
 	return 0
 }
 
-// An empty node waits until load balancers have been read since it was empty. If they are not, the upgrade stops. The
-// status says so.
-func TestTargetsAreReadBeforeTermination(t *testing.T) {
+// An empty node is terminated only after a reading of load balancers that is newer than the moment at which it was
+// empty. If no reading succeeds, the upgrade stops, and the status gives that reason.
+func TestTerminationWaitsForReadingOfLoadBalancers(t *testing.T) {
 	s := draining(t)
 	s.Record.Request.Settle = duration(0)
 	s.Targets = nodegroup.Targets{Groups: []nodegroup.TargetGroup{bound(5 * time.Minute)}, Observed: start.Add(-time.Second)}
@@ -199,7 +199,7 @@ func TestNextProcessWaitsForTargetsOfEvictedPods(t *testing.T) {
 	wantActions(t, s.next(), "terminate instance i-old-a-1 and shrink the group by one")
 }
 
-// A step that finds the node without its fence drains no pod, and forgets no pod that left before.
+// A step that finds the node without its fence evicts no pod, and keeps the addresses of pods that left before.
 func TestTargetsOfEvictedPodsAreKeptWhileFenceIsMissing(t *testing.T) {
 	s := draining(t, build.Pod("web-0", func(pod *corev1.Pod) { pod.Status.PodIP = "10.0.0.7" }))
 	group := bound(5 * time.Minute)

@@ -486,7 +486,7 @@ func TestStopOfAnAbortNamesRefusals(t *testing.T) {
 		}
 		for _, a := range d.world().Open {
 			if a.Outcome == nodegroup.OutcomeFatal {
-				d.stop = true
+				d.stopRequested = true
 			}
 		}
 		if len(step.Actions) == 0 {

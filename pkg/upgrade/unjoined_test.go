@@ -9,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestDelegateSaysWhyNodesAreMissing: while the cloud carries the upgrade out, some machines cannot be launched, and
-// one never joins. The progress and the end say so (EKS E33, E34).
+// TestDelegateSaysWhyNodesAreMissing: during the cloud's upgrade, some machines cannot be launched, and one never
+// joins. The progress lines and the last line give both reasons (EKS E33, E34).
 func TestDelegateSaysWhyNodesAreMissing(t *testing.T) {
 	const capacity = "We currently do not have sufficient m5.xlarge capacity"
 	bare := current("new-a-1")
@@ -26,7 +26,7 @@ func TestDelegateSaysWhyNodesAreMissing(t *testing.T) {
 		t.Errorf("it waits for %q", waiting)
 	}
 	s.remove(bare.Instance.ID)
-	s.Group.LaunchFailure = nodegroup.LaunchFailure{} // it lacks no machine any more
+	s.Group.LaunchFailure = nodegroup.LaunchFailure{} // the group lacks no machine any more
 	op := s.operate("u1", nodegroup.OperationFailed, s.Group.Wanted)
 	op.Cause, op.Failure = nodegroup.LaunchFailed, "new nodes did not come up"
 	step := s.next()

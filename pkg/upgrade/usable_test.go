@@ -27,7 +27,7 @@ func cordoned(node *corev1.Node) { node.Spec.Unschedulable = true }
 
 // A new node that is Ready but takes no pods is no replacement: no further node is drained for it, and the upgrade says
 // what keeps pods from it.
-func TestNewNodesThatTakeNoPodsAreNoReplacements(t *testing.T) {
+func TestNewNodeThatTakesNoPodsDoesNotCountAsReplacement(t *testing.T) {
 	tolerating := build.Tolerating(corev1.Toleration{Key: "example.com/agent", Operator: corev1.TolerationOpExists})
 	const taint = "node new-a-1 has taint example.com/agent:NoSchedule, which the outdated nodes did not have and pod "
 	const missing = "node new-a-1 does not offer nvidia.com/gpu, which the outdated nodes offered and pod "
@@ -111,7 +111,7 @@ func (s *scene) replaceNode(name, provider string, change func(*corev1.Node)) {
 }
 
 // The surge is not usable while one of its nodes takes no pods.
-func TestSurgeOfCordonedNodesIsNotUp(t *testing.T) {
+func TestScaleUpWaitsForCordonedNewNode(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-a-2"))
 	s.Request.Surge = 1
 	s.do(s.next().Actions...)

@@ -88,7 +88,7 @@ func TestRecordTellsIfUndoIsRollbackOrAbort(t *testing.T) {
 }
 
 // The record of a rollback or abort keeps, of the started nodes, only those that are being terminated.
-func TestUndoingKeepsTerminatingNodes(t *testing.T) {
+func TestRecordOfUndoKeepsOnlyTerminatingNodes(t *testing.T) {
 	rec := halfway(record.Interrupted, "workers:7", "workers:8")
 	rec.PausedBy, rec.Message, rec.Ended = "alice", "m", start
 	rec.Ledger = ledger.FromBooks(ledger.Books{Zones: map[string]ledger.Zone{"a": {Surge: 1, Launched: 2, Shrunk: 1, Refusal: "no capacity", RetryAt: start}}})
@@ -241,7 +241,7 @@ func TestWithdrawnPauseFencesOutdatedNodesAgain(t *testing.T) {
 	}
 }
 
-// Ctrl-C does not wait for the things that a pause waits for.
+// Ctrl-C ends the upgrade without the waits of a pause.
 func TestInterruptDoesNotWaitForPause(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)

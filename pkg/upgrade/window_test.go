@@ -201,9 +201,9 @@ func TestSingleNodeDrainsKeepZoneOrder(t *testing.T) {
 	}
 }
 
-// A terminating pod uses no budget: as soon as its replacement is ready, the next node may start, although the first
-// still waits for the pod's end.
-func TestLeavingPodsUseNoBudget(t *testing.T) {
+// A terminating pod uses no budget: as soon as its replacement is ready, the next node may be started, although the
+// first node still waits for the pod's end.
+func TestTerminatingPodsUseNoBudget(t *testing.T) {
 	for name, c := range map[string]struct {
 		allowed int32
 		want    string
@@ -306,7 +306,7 @@ func TestUpgradeDoesNotWaitForNodeThatAutoscalerRemoved(t *testing.T) {
 func TestUpgradeStopsIfReplacementNeverComes(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1"), old("old-a-2"))
 	s.Record.Request.Settle = duration(0)
-	s.pass(time.Hour) // the phase began long ago
+	s.pass(time.Hour) // the phase began so long ago that the boot timeout is over
 	for range 3 {
 		s.do(s.next().Actions...)
 	}

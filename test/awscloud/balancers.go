@@ -15,9 +15,9 @@ type TargetGroupSpec struct {
 	Name    string
 	Account string // "" for the stand-in's own
 	IP      bool   // targets are IP addresses; otherwise instances
-	// Delay is how long a deregistered target drains. ShownDelay is the delay that the group's attribute shows. It may be
-	// longer, so that tests can drain for seconds where AWS drains for minutes. The default is Delay.
-	Delay, ShownDelay time.Duration
+	// DeregistrationDelay is how long a deregistered target drains. ShownDeregistrationDelay is the delay that the group's
+	// attribute shows, DeregistrationDelay by default. A test can drain for seconds and show minutes.
+	DeregistrationDelay, ShownDeregistrationDelay time.Duration
 }
 
 // TargetEvent is a change of one target: it was registered, began to drain, or is gone.
@@ -39,7 +39,7 @@ type targetGroup struct {
 type target struct {
 	id    string
 	port  int32
-	until time.Time // when it has drained; zero while it is registered
+	until time.Time // when the target has drained; zero while it is registered
 }
 
 func (t target) isDraining() bool { return !t.until.IsZero() }
@@ -49,8 +49,8 @@ func (c *Cloud) AddTargetGroup(s TargetGroupSpec) string {
 	if s.Account == "" {
 		s.Account = c.opts.Account
 	}
-	if s.ShownDelay == 0 {
-		s.ShownDelay = s.Delay
+	if s.ShownDeregistrationDelay == 0 {
+		s.ShownDeregistrationDelay = s.DeregistrationDelay
 	}
 	var arn string
 	_ = c.home.update(func(time.Time) error {
@@ -139,7 +139,7 @@ func (g *targetGroup) register(t target, now time.Time) {
 // deregister starts to drain a target, for the delay of its group.
 func (g *targetGroup) deregister(t target, now time.Time) {
 	if i := g.findTarget(t.id, t.port); i >= 0 && !g.targets[i].isDraining() {
-		g.targets[i].until = now.Add(g.spec.Delay)
+		g.targets[i].until = now.Add(g.spec.DeregistrationDelay)
 		g.recordEvent(t.id, "draining", now)
 	}
 }

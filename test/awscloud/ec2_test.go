@@ -135,14 +135,14 @@ func launchHidden(t *testing.T, hidden time.Duration) (c *awscloud.Cloud, id str
 	return c, out.Instances[0].InstanceIds[0]
 }
 
-func TestNewInstanceIsHiddenFromEC2(t *testing.T) {
+func TestEC2DoesNotShowNewInstanceAtOnce(t *testing.T) {
 	c, id := launchHidden(t, time.Hour)
 	_, err := powerOf(t, c, id)
 	wantCode(t, err, "InvalidInstanceID.NotFound")
 	equal(t, "instances without asking for it", len(instances(must(compute(c).DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{}))(t))), 1)
 }
 
-func TestNewInstanceBecomesKnown(t *testing.T) {
+func TestEC2ShowsNewInstanceAfterConfiguredTime(t *testing.T) {
 	const hidden = 150 * time.Millisecond
 	before := time.Now()
 	c, id := launchHidden(t, hidden)

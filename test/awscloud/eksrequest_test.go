@@ -120,9 +120,9 @@ func TestPublishedReleasesAreSSMParameters(t *testing.T) {
 	}
 }
 
-// TestUpdateVersionIsRefused checks that EKS refuses versions that are newer than the control plane (EKS E10), older than the
+// TestUpdateToUnsuitableVersionIsRefused checks that EKS refuses versions that are newer than the control plane (EKS E10), older than the
 // node group, or unknown.
-func TestUpdateVersionIsRefused(t *testing.T) {
+func TestUpdateToUnsuitableVersionIsRefused(t *testing.T) {
 	type in = *eks.UpdateNodegroupVersionInput
 	template := &ekstypes.LaunchTemplateSpecification{Name: aws.String("web")}
 	for name, test := range map[string]struct {

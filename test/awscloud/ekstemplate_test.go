@@ -75,7 +75,7 @@ func TestTemplateWithoutImageIsUpdatedByRelease(t *testing.T) {
 	equal(t, "release and template version", [2]string{*n.ReleaseVersion, *n.LaunchTemplate.Version}, [2]string{release133, "2"})
 }
 
-func TestTemplateMismatchIsRefused(t *testing.T) {
+func TestUpdateThatDoesNotFitTemplateIsRefused(t *testing.T) {
 	type in = *eks.UpdateNodegroupVersionInput
 	custom := []string{"ami-old", "ami-new", ""}
 	for name, test := range map[string]struct {

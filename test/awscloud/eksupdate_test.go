@@ -46,7 +46,7 @@ func (m *managed) sizes() []int {
 
 func minimal(s *awscloud.NodegroupSpec) { s.Strategy = ekstypes.NodegroupUpdateStrategiesMinimal }
 
-func TestUpdateReplacesTheNodes(t *testing.T) {
+func TestEKSUpdateReplacesAllNodes(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{}, nil)
 	begun := must(m.requestUpdate(nil))(t)
 	equal(t, "type and status", [2]string{string(begun.Type), string(begun.Status)}, [2]string{"VersionUpdate", "InProgress"})

@@ -40,7 +40,7 @@ func (r *region) describeTargetGroupAttributes(in *lb.DescribeTargetGroupAttribu
 	attribute := func(key, value string) lt.TargetGroupAttribute {
 		return lt.TargetGroupAttribute{Key: aws.String(key), Value: aws.String(value)}
 	}
-	seconds := (g.spec.ShownDelay + time.Second - 1) / time.Second
+	seconds := (g.spec.ShownDeregistrationDelay + time.Second - 1) / time.Second
 	return &lb.DescribeTargetGroupAttributesOutput{Attributes: []lt.TargetGroupAttribute{
 		attribute("stickiness.enabled", "false"), attribute("deregistration_delay.timeout_seconds", strconv.Itoa(int(seconds))),
 	}}, nil

@@ -17,7 +17,7 @@ import (
 func TestDeregisteredTargetsDrain(t *testing.T) {
 	c, _ := start(t, shortTimes())
 	client := lb.NewFromConfig(config(c))
-	arn := c.AddTargetGroup(awscloud.TargetGroupSpec{Name: "web", IP: true, Delay: 500 * time.Millisecond, ShownDelay: 5 * time.Minute})
+	arn := c.AddTargetGroup(awscloud.TargetGroupSpec{Name: "web", IP: true, DeregistrationDelay: 500 * time.Millisecond, ShownDeregistrationDelay: 5 * time.Minute})
 	attributes := must(client.DescribeTargetGroupAttributes(t.Context(), &lb.DescribeTargetGroupAttributesInput{TargetGroupArn: &arn}))(t)
 	if !slices.ContainsFunc(attributes.Attributes, func(a lt.TargetGroupAttribute) bool {
 		return *a.Key == "deregistration_delay.timeout_seconds" && *a.Value == "300"
@@ -54,11 +54,11 @@ func TestDeregisteredTargetsDrain(t *testing.T) {
 	equal(t, "events", states, []string{"10.0.0.7 healthy", "10.0.0.8 healthy", "10.0.0.7 draining", "10.0.0.7 gone"})
 }
 
-// TestTargetGroupsAreRefused checks the errors for target groups that do not exist or belong to another account.
-func TestTargetGroupsAreRefused(t *testing.T) {
+// TestForeignOrMissingTargetGroupIsRefused checks the errors for target groups that do not exist or belong to another account.
+func TestForeignOrMissingTargetGroupIsRefused(t *testing.T) {
 	c, _ := start(t, shortTimes())
 	client := lb.NewFromConfig(config(c))
-	theirs := c.AddTargetGroup(awscloud.TargetGroupSpec{Name: "theirs", Account: "999999999999", Delay: time.Second})
+	theirs := c.AddTargetGroup(awscloud.TargetGroupSpec{Name: "theirs", Account: "999999999999", DeregistrationDelay: time.Second})
 	for arn, code := range map[string]string{theirs: "AccessDenied", theirs + "0": "TargetGroupNotFound"} {
 		_, err := client.DescribeTargetHealth(t.Context(), &lb.DescribeTargetHealthInput{TargetGroupArn: &arn})
 		wantCode(t, err, code)

@@ -159,7 +159,7 @@ func TestRepeatedTerminateShrinksGroupAgain(t *testing.T) {
 	equal(t, "desired", status(t, c).Desired, 1)
 }
 
-func TestTerminatingHookHoldsTheInstance(t *testing.T) {
+func TestInstanceRunsDuringTerminatingHook(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1}, func(s *awscloud.GroupSpec) { s.TerminatingHook = time.Hour })
 	terminateFirst(t, c)
@@ -172,7 +172,7 @@ func TestTerminatingHookHoldsTheInstance(t *testing.T) {
 	equal(t, "heartbeat", *hooks.LifecycleHooks[0].HeartbeatTimeout, 3600)
 }
 
-func TestTerminatingHookEnds(t *testing.T) {
+func TestInstanceEndsAfterTerminatingHook(t *testing.T) {
 	o := shortTimes()
 	c, template := start(t, o)
 	const hook = 200 * time.Millisecond
@@ -471,7 +471,7 @@ func TestKilledInstanceStaysWhileReplaceUnhealthyIsSuspended(t *testing.T) {
 	}
 }
 
-func TestTimelineHasEachSize(t *testing.T) {
+func TestTimelineContainsEachSizeOfGroup(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1}, nil)
 	if err := c.SetDesired("g", 2); err != nil {

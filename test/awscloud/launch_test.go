@@ -73,7 +73,7 @@ func TestLaunchInstancesContinuesIfClientDisconnects(t *testing.T) {
 		_, err := scaling(c).LaunchInstances(ctx, inputToLaunchIn(zoneB, 1, "t"))
 		answered <- err
 	}()
-	// When the call has arrived, its token is in use: a call with other parameters is refused.
+	// Once the first call has arrived, a second call with the same token and other parameters is refused.
 	await(t, c, "the call", func(awscloud.GroupStatus) bool {
 		_, err := scaling(c).LaunchInstances(t.Context(), inputToLaunchIn("us-east-1f", 1, "t"))
 		return strings.Contains(err.Error(), "IdempotentParameterMismatch")
@@ -171,7 +171,8 @@ func TestLaunchInstancesRejectsInvalidRequests(t *testing.T) {
 	}
 }
 
-// TestRefusedLaunchDoesNotUseItsToken: the same call succeeds once the reason for the refusal is gone.
+// TestRefusedLaunchDoesNotUseItsToken: a call with the token of a refused launch succeeds once the reason for the
+// refusal is gone.
 func TestRefusedLaunchDoesNotUseItsToken(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1, 1, 1}, func(s *awscloud.GroupSpec) { s.Max = 3 })

@@ -101,7 +101,7 @@ func TestDescribeGroupsFindsGroupsByNameAndTag(t *testing.T) {
 	wantCode(t, err, "ValidationError")
 }
 
-func TestAnotherRegionIsEmpty(t *testing.T) {
+func TestGroupsOfOneRegionAreNotInAnother(t *testing.T) {
 	c, template := start(t, shortTimes())
 	addGroup(t, c, template, []int{1}, nil)
 	cfg := config(c)

@@ -128,7 +128,7 @@ func (r *region) resolveImage(id string) (string, error) {
 
 // launchSpec describes the instances that a group launches, after its template, configuration or policy was resolved.
 type launchSpec struct {
-	template      at.LaunchTemplateSpecification // id, name and number; empty with a launch configuration
+	template      at.LaunchTemplateSpecification // the template's id, name and version number; empty for a group with a launch configuration
 	config        string
 	born          int // age of the template version; a launch configuration is older than any
 	image         string

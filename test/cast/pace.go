@@ -13,11 +13,11 @@ type Frame struct {
 }
 
 const (
-	// longest is the most time of all frames together.
+	// longest is the maximum time of all frames together.
 	longest = 30 * time.Second
-	// shortest is the least time of a frame.
+	// shortest is the minimum time of a frame.
 	shortest = 250 * time.Millisecond
-	// idle is the most time without a change. Command lines and pages stay for this time.
+	// idle is the maximum time without a change. Command lines and pages stay for this time.
 	idle = time.Second
 	// ending is the time of the last frame.
 	ending = 3 * time.Second
@@ -27,20 +27,20 @@ const (
 	page = Rows / 2
 )
 
-// Pace returns the frames of a recording. Time without a change is cut. If the frames would take more than 30 seconds together, those
-// that are neither a command line nor a page of longer output are shown for less time, and frames that are too short are left out.
-// Command lines and pages keep their time, even if they take more than 30 seconds without the others.
+// Pace returns the frames of a recording. Time without a change is cut. If the frames take more than 30 seconds together, the
+// others are shown for less time than command lines and pages of longer output, and frames that become too short are left out.
+// Command lines and pages keep their time, even if they alone take more than 30 seconds.
 func Pace(shots []Shot) []Frame {
 	steps := paceSteps(selectSteps(shots))
 	fitSteps(steps)
 	return joinShort(steps)
 }
 
-// step is a shot that may become a frame.
+// step is a recorded screen that may become a frame of the picture.
 type step struct {
 	Shot
 	time time.Duration
-	// held says that the time is not shortened.
+	// held is true if the time must not be shortened.
 	held bool
 }
 

@@ -75,8 +75,8 @@ func TestLongRecordingsAreShownFaster(t *testing.T) {
 	}
 }
 
-// TestPaceShowsEachLine: of a long output that arrives at once each line is on a frame.
-func TestPaceShowsEachLine(t *testing.T) {
+// TestEachLineOfLongOutputIsOnAFrame: of a long output that arrives at once each line is on a frame.
+func TestEachLineOfLongOutputIsOnAFrame(t *testing.T) {
 	for _, lines := range []int{1, 23, 24, 25, 36, 37, 100} {
 		t.Run(fmt.Sprint(lines), func(t *testing.T) {
 			r := New()
@@ -87,7 +87,7 @@ func TestPaceShowsEachLine(t *testing.T) {
 				r.take(false)
 			}
 			for i := range r.Shots {
-				r.Shots[i].At = time.Duration(i) // all at once
+				r.Shots[i].At = time.Duration(i) // all lines arrive at once
 			}
 			frames := Pace(r.Shots)
 			for i := range lines {

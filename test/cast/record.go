@@ -21,12 +21,12 @@ const (
 	Rows = 24
 )
 
-// Shot is what the terminal showed from a moment on.
+// Shot is a recorded screen: what the terminal showed from one moment until the next shot.
 type Shot struct {
 	// At is the time since the recording began.
 	At     time.Duration
 	Screen emulator.Screen
-	// Prompt says that a command line has just appeared.
+	// Prompt is true if a command line has just appeared.
 	Prompt bool
 }
 
@@ -81,7 +81,7 @@ func (r *Recording) watch(reader io.Reader) {
 	}
 }
 
-func (r *Recording) write(text string) { _, _ = r.terminal.Write([]byte(text)) } // it returns no error
+func (r *Recording) write(text string) { _, _ = r.terminal.Write([]byte(text)) } // Write of a terminal returns no error
 
 // take adds a shot if the screen has changed.
 func (r *Recording) take(prompt bool) {

@@ -89,7 +89,7 @@ type balancedGroup struct {
 func newBalancedGroup(t *testing.T, shared *fixture.Fixture, delay time.Duration) *balancedGroup {
 	t.Helper()
 	add := func(name, account string, ip bool) string {
-		return shared.Cloud.AddTargetGroup(awscloud.TargetGroupSpec{Name: name, Account: account, IP: ip, Delay: delay})
+		return shared.Cloud.AddTargetGroup(awscloud.TargetGroupSpec{Name: name, Account: account, IP: ip, DeregistrationDelay: delay})
 	}
 	own, nodes, pods, theirs := add("own", "", false), add("nodes", "", false), add("pods", "", true), add("theirs", "999999999999", false)
 	s := openEmptyCase(t, shared, fixture.Group{

@@ -33,7 +33,7 @@ type progress struct {
 	events []event
 	lines  []string
 	closed bool
-	news   chan struct{} // closed and replaced with each line, closed at the end
+	news   chan struct{} // each new line closes this channel and replaces it; the end of stderr closes it for good
 }
 
 // Write implements io.Writer.
@@ -128,7 +128,7 @@ func startWithEnv(t *testing.T, s *fixture.Fixture, env []string, args ...string
 		c.code, c.err = c.process.Wait()
 	}()
 	t.Cleanup(func() {
-		<-c.ended // it always ends, because the test's context ends first
+		<-c.ended // the process always ends, because the test's context ends first
 		if t.Failed() {
 			t.Logf("%s ended with %d\n%s", c.what, c.code, c.transcript())
 		}

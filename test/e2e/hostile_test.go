@@ -129,7 +129,7 @@ func testTakenOverDuringOutage(t *testing.T, shared *fixture.Fixture) {
 	c.awaitEvent("a drain", nodeReached(string(record.NodeDraining)))
 	f.cluster.Down(time.Hour)
 	c.awaitEvent("a report of the outage", func(e event) bool { return strings.Contains(e.Text, "API server") })
-	s.runUpgrade(0) // it waits a minute, in which the lease is not renewed
+	s.runUpgrade(0) // the command waits a minute, in which the lease is not renewed
 	f.cluster.Down(0)
 	c.awaitExit(5)
 	for _, part := range []string{"another process may have taken over the upgrade", " to continue"} {

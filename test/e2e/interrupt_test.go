@@ -172,7 +172,7 @@ func testResumeAfterDrainTimeout(t *testing.T, shared *fixture.Fixture) {
 	s := openCase(t, shared, fixture.Group{Name: "late", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}}, stubbornWorkload())
 	for uid, name := range s.before.movingPods {
 		if strings.HasPrefix(name, "stubborn-") {
-			delete(s.before.movingPods, uid) // it is deleted instead of evicted
+			delete(s.before.movingPods, uid) // the blocked pod is deleted instead of evicted
 		}
 	}
 	flags := []string{"--on-timeout=force", "--drain-timeout=" + limit.String()}

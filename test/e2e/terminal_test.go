@@ -38,10 +38,10 @@ func startOnTerminal(s *testCase, args ...string) *terminalCommand {
 		s.t.Skipf("no pseudo terminal: %v", err)
 	}
 	c.master = makePollable(s.t, c.master)
-	s.t.Cleanup(func() { _ = c.master.Close() }) // it may be closed already
+	s.t.Cleanup(func() { _ = c.master.Close() }) // the terminal may be closed already
 	go func() {
 		defer close(c.drained)
-		_, _ = io.Copy(c.screen, c.master) // it ends with an error when the command has exited
+		_, _ = io.Copy(c.screen, c.master) // reading ends with an error when the command has exited
 	}()
 	return c
 }

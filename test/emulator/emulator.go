@@ -24,7 +24,7 @@ type Terminal struct {
 	writes int
 	// rest is the start of a code or of a character that is not complete.
 	rest string
-	// style is that of the characters that are written next.
+	// style is the style of the characters that are written next.
 	style Style
 }
 
@@ -56,7 +56,7 @@ type line struct {
 	cells []string
 	// styles has the style of each cell.
 	styles []Style
-	// wrapped says that the row continues in the next one.
+	// wrapped is true if the row continues in the next one.
 	wrapped bool
 }
 

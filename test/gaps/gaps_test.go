@@ -25,9 +25,9 @@ func smallLayout() *layout {
 	return &l
 }
 
-// TestServiceGapsDuringUpgradeAreMeasured moves the pods of a small layout with the tool. "make gaps" moves the pods of larger layouts
-// with the tool and with kubectl drain. A workload with one pod must have a gap as long as its new pod takes to become ready, which
-// shows that gaps are measured.
+// TestServiceGapsDuringUpgradeAreMeasured moves the pods of a small layout with the tool. "make gaps" moves the pods of larger
+// layouts with the tool and with kubectl drain. A workload with one pod must have a gap that lasts until its new pod is ready. That
+// shows that the test measures gaps.
 func TestServiceGapsDuringUpgradeAreMeasured(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")

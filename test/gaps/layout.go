@@ -12,7 +12,7 @@ import (
 
 const second = time.Second
 
-// layout is a pool of nodes, its workloads, and the node of each pod.
+// layout is a drawn initial state of the cluster: a pool of nodes, its workloads, and the node of each pod.
 type layout struct {
 	seed      uint64
 	nodes     int
@@ -68,7 +68,7 @@ func drawWorkload(random *rand.Rand, i int) fixture.Workload {
 
 func drawBudget(random *rand.Rand, w *fixture.Workload) {
 	switch {
-	case w.Replicas == 1: // any other budget would never allow an eviction
+	case w.Replicas == 1: // with a smaller value, the budget would never allow an eviction
 		w.MaxUnavailable = "1"
 	case random.IntN(3) == 0:
 		w.MaxUnavailable = "1"

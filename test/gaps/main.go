@@ -23,7 +23,7 @@ import (
 	"syscall"
 )
 
-// The size of a layout.
+// The number of nodes and of workloads of each layout.
 const (
 	nodes     = 24
 	workloads = 30

@@ -92,9 +92,9 @@ func describeBudget(maxUnavailable, minAvailable string) string {
 	}
 }
 
-// findExcessTime compares the tool's first way with the way of -against. It writes the ratio of their median times on each layout, and
-// returns a line if the median ratio is too high. The times are counted until all pods are ready again, because only an upgrade waits
-// for the last pods.
+// findExcessTime compares the tool's first way with the way of -against. It writes the ratio of their median times on each layout,
+// and returns a line if the median ratio is too high. All times end when all pods are ready again: the upgrade waits for that, and
+// kubectl drain does not.
 func findExcessTime(w io.Writer, all []outcome, against *way) []string {
 	if against == nil {
 		return nil

@@ -103,7 +103,8 @@ func TestProxyAnswersWithInjectedErrors(t *testing.T) {
 	}
 }
 
-// TestInjected429DiffersFromBudgetRefusal: it has the headers and the text of the API server.
+// TestInjected429DiffersFromBudgetRefusal: an injected 429 has the headers and the text of the API
+// server's Priority and Fairness.
 func TestInjected429DiffersFromBudgetRefusal(t *testing.T) {
 	_, front, client := before(t, all(hostile.Harm{Status: http.StatusTooManyRequests, RetryAfter: 3 * time.Second}))
 	err := ask(t, client, "POST", "/api/v1/namespaces/default/pods/p/eviction")

@@ -3,6 +3,6 @@
 // [Cluster] starts a front before a Kubernetes API server and writes a kubeconfig for the front. [AWS] starts a front before the
 // cloud stand-in.
 //
-// The disturbances are seeded. They depend only on what a request asks for and on how many equal requests came before it. So the
+// The disturbances are seeded. They depend only on the content of a request and on the number of earlier equal requests. So the
 // order of different requests does not change which of them are disturbed. Every front counts its requests and disturbances.
 package hostile

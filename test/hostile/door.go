@@ -10,7 +10,7 @@ import (
 type door struct {
 	net.Listener
 	mu   sync.Mutex
-	shut time.Time // until when
+	shut time.Time // until when the door is shut
 }
 
 // Accept implements net.Listener.

@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// Front is a reverse proxy that does harm. Its methods may be called from any goroutine.
+// Front is a reverse proxy that disturbs requests. Its methods may be called from any goroutine.
 type Front struct {
 	// URL is the front's address.
 	URL string
-	// Kubeconfig is the file that leads a client to this front. It is set only for a front before a cluster.
+	// Kubeconfig is the file with which a client uses this front. It is set only for a front before a cluster.
 	Kubeconfig string
 
 	api    api
@@ -44,7 +44,7 @@ type Front struct {
 type api struct {
 	// token is the token with which clients must log in; "" means none.
 	token string
-	// key returns what a request asks for. It may read the body, and restores it.
+	// key returns the same text for equal requests. It may read the body, and restores it.
 	key func(*http.Request) (string, error)
 	// write reports whether the request may change something, watch whether its answer does not end.
 	write, watch func(*http.Request) bool
@@ -52,14 +52,14 @@ type api struct {
 	answer func(http.ResponseWriter, *http.Request, Harm)
 }
 
-// fate is the plan for a request that is passed on to the server.
-type fate struct {
+// disturbance is what happens to a request that is passed on to the server.
+type disturbance struct {
 	Harm
 	hook func()
 	cut  time.Duration
 }
 
-type fateKey struct{}
+type disturbanceKey struct{}
 
 // errLost ends a request whose answer must not reach the client.
 var errLost = errors.New("the answer is lost")
@@ -122,11 +122,11 @@ func (f *Front) isAdmitted(r *http.Request) bool {
 	return ok && admits(token)
 }
 
-// meet counts a request and decides its fate.
-func (f *Front) meet(key string, r *http.Request) fate {
+// meet counts a request and decides how it is disturbed.
+func (f *Front) meet(key string, r *http.Request) disturbance {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	what := fate{Harm: f.plan.harmFor(r, key, f.tally.Requests[key])}
+	what := disturbance{Harm: f.plan.harmFor(r, key, f.tally.Requests[key])}
 	f.tally.Requests[key]++
 	f.tally.note(what.Harm)
 	if f.api.write(r) {
@@ -146,8 +146,8 @@ func (f *Front) meet(key string, r *http.Request) fate {
 }
 
 // forward passes the request on to the server.
-func (f *Front) forward(w http.ResponseWriter, r *http.Request, what fate) {
-	ctx := context.WithValue(r.Context(), fateKey{}, what)
+func (f *Front) forward(w http.ResponseWriter, r *http.Request, what disturbance) {
+	ctx := context.WithValue(r.Context(), disturbanceKey{}, what)
 	if what.cut == 0 {
 		f.proxy.ServeHTTP(w, r.WithContext(ctx))
 		return
@@ -165,7 +165,7 @@ func (f *Front) forward(w http.ResponseWriter, r *http.Request, what fate) {
 
 // answered is called with the server's answer, before the client gets any of it.
 func (f *Front) answered(response *http.Response) error {
-	what, _ := response.Request.Context().Value(fateKey{}).(fate)
+	what, _ := response.Request.Context().Value(disturbanceKey{}).(disturbance)
 	f.mu.Lock()
 	took := f.took
 	f.mu.Unlock()

@@ -24,7 +24,7 @@ type Harm struct {
 	Share float64
 	// To selects the requests. Nil selects all requests.
 	To func(*http.Request) bool
-	// Delay is how much later the server gets the request, or the client gets the false answer.
+	// Delay is how much later the server gets the request or, if Status is set, the client gets the answer.
 	Delay time.Duration
 	// Drop closes the connection.
 	Drop Drop
@@ -55,8 +55,8 @@ func Even(total float64, harms ...Harm) []Harm {
 	return shared
 }
 
-// harmFor returns the harm for a request, or the zero Harm. key is what the request asks for, before the number of earlier
-// requests with the key.
+// harmFor returns the harm for a request, or the zero Harm. key identifies equal requests, before is the number of earlier
+// requests with that key.
 func (p *Plan) harmFor(r *http.Request, key string, before int) Harm {
 	lot := p.lot(key, before)
 	for _, h := range p.Harms {
@@ -71,7 +71,7 @@ func (p *Plan) harmFor(r *http.Request, key string, before int) Harm {
 	return Harm{}
 }
 
-// lot returns a number from 0 to 1. It is always the same for the same arguments.
+// lot returns a number from 0 to 1 that depends only on the arguments.
 func (p *Plan) lot(key string, before int) float64 {
 	hash := fnv.New64a()
 	fmt.Fprintf(hash, "%s %d", key, before)

@@ -96,7 +96,7 @@ func TestReleaseMatchesKrewManifest(t *testing.T) {
 	reportFaults(t, releaseFaults(readFile(t, ".goreleaser.yaml"), readFile(t, "krew.yaml")))
 }
 
-func TestDifferencesToKrewManifestAreFound(t *testing.T) {
+func TestReleaseThatDoesNotMatchKrewManifestIsFound(t *testing.T) {
 	const config = `builds: [{goos: [linux], goarch: [amd64, arm64]}]
 archives:
 - name_template: "{{ .ProjectName }}_{{ .Tag }}_{{ .Os }}_{{ .Arch }}"

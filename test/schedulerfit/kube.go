@@ -39,7 +39,7 @@ type kubeScheduler struct {
 // lister gives the plugins the current sample's snapshot.
 type lister struct{ fwk.SharedLister }
 
-// instant is an informer whose objects are set at once. Its handlers are called at once, too.
+// instant is an informer without a watch: the test sets its objects, and it calls its handlers immediately.
 type instant struct {
 	cache.SharedIndexInformer
 	handlers []cache.ResourceEventHandler

@@ -307,7 +307,7 @@ func TestActionOnMissingInstanceOrGroupHasOutcomeMoved(t *testing.T) {
 	}
 }
 
-func TestCloudRejectsActionsOnNodeObjects(t *testing.T) {
+func TestAWSProviderRejectsActionsOnNodeObjects(t *testing.T) {
 	s := start(t, instantOptions())
 	s.addWorkers()
 	s.wantOutcome(s.do(nodemark.Fence{NodeVersion: nodemark.NodeVersion{Node: "n"}}), nodegroup.OutcomeFatal, "provider aws cannot fence node n")

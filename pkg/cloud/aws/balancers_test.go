@@ -18,9 +18,9 @@ import (
 // cluster name web and pods.
 func startWithTargetGroups(t *testing.T, o awscloud.Options) (s *site, own, web, pods string) {
 	s = start(t, o)
-	own = s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "own", Delay: 80 * time.Millisecond, ShownDelay: 300 * time.Second})
-	web = s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "web", Delay: time.Hour})
-	pods = s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "pods", IP: true, Delay: 80 * time.Millisecond, ShownDelay: 30 * time.Second})
+	own = s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "own", DeregistrationDelay: 80 * time.Millisecond, ShownDeregistrationDelay: 300 * time.Second})
+	web = s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "web", DeregistrationDelay: time.Hour})
+	pods = s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "pods", IP: true, DeregistrationDelay: 80 * time.Millisecond, ShownDeregistrationDelay: 30 * time.Second})
 	s.addWorkers(func(spec *awscloud.GroupSpec) { spec.TargetGroupARNs = []string{own} })
 	s.waitForTargets(own, 3)
 	return s, own, web, pods

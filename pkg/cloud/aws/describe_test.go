@@ -190,7 +190,7 @@ func TestNewestFailedLaunchIsFound(t *testing.T) {
 	}
 }
 
-func TestDetachedInstancesAreForgotten(t *testing.T) {
+func TestDetachedInstanceNoLongerBelongsToGroup(t *testing.T) {
 	p := &Provider{}
 	node := newNode("aws:///us-east-1a/i-00000001", "")
 	look := func(state at.LifecycleState) nodegroup.Group {

@@ -359,7 +359,8 @@ func TestDeniedNodeGroupsAreListed(t *testing.T) {
 	}
 }
 
-// TestClusterDecidesWhichNodeGroupOfSameNameIsUsed: it is the cluster whose nodes were listed, or the one that the user named.
+// TestClusterDecidesWhichNodeGroupOfSameNameIsUsed: the provider uses the node group of the cluster whose nodes were listed, or of
+// the cluster that the user named.
 func TestClusterDecidesWhichNodeGroupOfSameNameIsUsed(t *testing.T) {
 	s := startManaged(t)
 	s.AddCluster("bank", "1.34")

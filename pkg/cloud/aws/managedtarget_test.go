@@ -126,7 +126,8 @@ func TestUnsupportedTargetsOfNodeGroupsAreRejected(t *testing.T) {
 	}
 }
 
-// TestVersionsThatEKSDoesNotUpgradeToAreRefused: they are newer than the control plane (EKS E10), or older releases (EKS E11).
+// TestVersionsThatEKSDoesNotUpgradeToAreRefused: EKS refuses versions that are newer than the control plane (EKS E10), and
+// older releases (EKS E11).
 func TestVersionsThatEKSDoesNotUpgradeToAreRefused(t *testing.T) {
 	cases := map[string]struct{ kubernetes, release, controlPlaneVersions, says string }{
 		"newer release":           {"1.33", "1.33.4-20261201", "", ""},

@@ -194,8 +194,8 @@ func sent(in schedule.Input, pod string, budget types.NamespacedName) schedule.I
 	return in
 }
 
-// TestLastReadyIsNamed: the text of an eviction says if it evicts the last ready pod.
-func TestLastReadyIsNamed(t *testing.T) {
+// TestEvictionTextNamesLastReadyPod: the text of an eviction says if it evicts the last ready pod.
+func TestEvictionTextNamesLastReadyPod(t *testing.T) {
 	a, starting := free("a"), build.Pod("starting", build.App("free"), build.Unready)
 	plan := schedule.NewPlan(waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), 2*time.Minute))
 	const want = "evict pod shop/a, the last ready one of ReplicaSet/free: no other became ready within 2m0s"

@@ -9,7 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
-func TestKeepSurgeLaunched(t *testing.T) {
+func TestLaunchesKeepEachZoneAtItsSurge(t *testing.T) {
 	asks := func(all ...nodegroup.Action) ledger.Decision { return ledger.Decision{Poll: true, Actions: all} }
 	first := nodegroup.AddCapacity{N: 2, Desired: 4, Max: 6, Token: ledger.Token("r1", "", 1)}
 	cases := map[string]struct {

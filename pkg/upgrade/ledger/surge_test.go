@@ -39,15 +39,15 @@ func TestSurgeIsSpreadEvenlyOverZones(t *testing.T) {
 	}
 }
 
-func TestSpreadSurgeIsFair(t *testing.T) { rapid.Check(t, fairSpread) }
+func TestNoZoneGetsSecondSurgeNodeBeforeOthersGetFirst(t *testing.T) { rapid.Check(t, fairSpread) }
 
 func FuzzSpreadSurge(f *testing.F) {
 	f.Add([]byte("\x06a3b1c"))
 	f.Fuzz(rapid.MakeFuzz(fairSpread))
 }
 
-// fairSpread assigns surge to random zones: none gets more than its outdated nodes, and none its second before another
-// its first.
+// fairSpread assigns surge to random zones. No zone gets more nodes than it has outdated ones, and no zone gets its
+// second node before each other one has its first.
 func fairSpread(t *rapid.T) {
 	n := rapid.IntRange(-2, 40).Draw(t, "surge")
 	outdated := rapid.MapOfN(rapid.StringMatching("[a-f]"), rapid.IntRange(0, 9), 0, 6).Draw(t, "outdated")
@@ -73,7 +73,7 @@ func fairSpread(t *rapid.T) {
 	}
 }
 
-func TestSurgeIsUsable(t *testing.T) {
+func TestScaleUpIsCompleteOnlyIfAllNewNodesAreUsable(t *testing.T) {
 	cases := map[string]struct {
 		zone   ledger.Zone
 		change func(*ledger.View)

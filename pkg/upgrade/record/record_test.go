@@ -108,8 +108,8 @@ func TestChangesOfClonedRecordDoNotChangeOriginal(t *testing.T) {
 	}
 }
 
-// TestGoneNodesAreBounded: the last nodes that are gone are kept, and clones of the record are not changed.
-func TestGoneNodesAreBounded(t *testing.T) {
+// TestRecordKeepsOnlyLastGoneNodes: the last nodes that are gone are kept, and clones of the record are not changed.
+func TestRecordKeepsOnlyLastGoneNodes(t *testing.T) {
 	rec := record.Record{Nodes: map[string]record.NodeRecord{}}
 	var shared, before []record.GoneNode
 	for i := range record.MostGone + 3 {

@@ -140,7 +140,7 @@ func TestKubernetesVersionIsReadFromGoMod(t *testing.T) {
 	}
 }
 
-func TestProgramsKnowTheirVersion(t *testing.T) {
+func TestLinkerFlagsSetKubernetesVersion(t *testing.T) {
 	for _, want := range []string{"gitVersion=v1.37.2", "gitMajor=1", "gitMinor=37"} {
 		if flags := versionFlags("v1.37.2"); !strings.Contains(flags+" ", want+" ") {
 			t.Errorf("ldflags %q do not set %s", flags, want)
@@ -148,7 +148,8 @@ func TestProgramsKnowTheirVersion(t *testing.T) {
 	}
 }
 
-// TestBuildUsesGoFlagsOfMakefile: otherwise packages that the product and the control plane share are compiled twice.
+// TestBuildUsesGoFlagsOfMakefile: with other flags, packages that the product and the control plane share would be
+// compiled twice.
 func TestBuildUsesGoFlagsOfMakefile(t *testing.T) {
 	root, err := Root(t.Context())
 	if err != nil {
