@@ -53,6 +53,7 @@ func TestCheckPrintsFindingsAndSetsExitCode(t *testing.T) {
 		"nothing to explain":           {[]string{"check", "--explain=X"}, nil, 2, nil, "--explain=X: there is no such rule"},
 		"kinds that may not be listed": {[]string{"check", "blue", current, "-o", "wide"}, forbiddingKind("ingresses"), 3, []string{"not checked: you may not list ingresses"}, ""},
 		"pods that may not be listed":  {[]string{"check", "blue", current}, forbiddingKind("pods"), 1, nil, "ask for a role that allows it"},
+		"a folder":                     {[]string{"check", "-f", "testdata"}, nil, 2, nil, "reading the dump: testdata is a directory: pass a file; write one with kubectl get nodes,namespaces,"},
 		"a dump that is not there":     {[]string{"check", "-f", "none.json"}, nil, 2, nil, "write one with kubectl get nodes,namespaces,"},
 	}
 	for name, c := range cases {

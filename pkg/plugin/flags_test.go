@@ -74,6 +74,7 @@ func TestContradictingFlagsAreRejected(t *testing.T) {
 		"a strategy":                   {"workers --strategy=canary", "--strategy=canary is not known: use surge"},
 		"a simulation's time":          {"simulate --drain-timeout=0s", "--drain-timeout=0s leaves no time to drain: use a positive duration"},
 		"a flag":                       {"workers --force", "unknown flag: --force: see kubectl nodeupgrade --help"},
+		"a bool":                       {"workers --yes=maybe", "--yes=maybe: use true or false"},
 		"two groups' status":           {"status a b", "status takes one group; got a, b"},
 		"a status by name and node":    {"status a --node n1", names},
 		"an upgrade's flag of status":  {"status a --yes", "status takes no --yes (only abort, complete, resume, rollback and upgrade do): remove the flag"},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -150,6 +151,10 @@ func describeCommand(cmd *cobra.Command) string {
 // explainFlagError returns the error for a flag that the command does not have. It names the commands that have the
 // flag.
 func explainFlagError(cmd *cobra.Command, err error) error {
+	_, isNoBool := errors.AsType[*strconv.NumError](err)
+	if invalid, is := errors.AsType[*pflag.InvalidValueError](err); is && isNoBool && invalid.GetFlag().Value.Type() == "bool" {
+		return fmt.Errorf("--%s=%s: use true or false", invalid.GetFlag().Name, invalid.GetValue())
+	}
 	unknown, isUnknown := errors.AsType[*pflag.NotExistError](err)
 	if !isUnknown {
 		return fmt.Errorf("%w: see kubectl nodeupgrade --help", err)

@@ -125,6 +125,9 @@ func readDump(ctx context.Context, stdin io.Reader, name string, trimObject func
 			return nil, "", usageError(fmt.Errorf("reading the dump: %w: write one with %s > %s", err, dump.Command(), name))
 		}
 		defer file.Close() // the file was only read
+		if info, err := file.Stat(); err == nil && info.IsDir() {
+			return nil, "", usageError(fmt.Errorf("reading the dump: %s is a directory: pass a file; write one with %s > FILE", name, dump.Command()))
+		}
 		source, in = name, file
 	}
 	d, err := dump.Read(contextReader{ctx, in}, dump.Limits{}, trimObject)
