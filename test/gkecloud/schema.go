@@ -82,3 +82,8 @@ func (d discovery) checkValue(p property, value any) error {
 	}
 	return nil
 }
+
+// CheckUpdate returns an error if the body of an update does not fit the discovery document.
+func (c *Cloud) CheckUpdate(body map[string]any) error {
+	return c.discovery.check("UpdateNodePoolRequest", body)
+}

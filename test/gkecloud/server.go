@@ -260,7 +260,7 @@ func (c *Cloud) noteWrite(r *http.Request) (lost bool) {
 
 // update starts an upgrade of a pool.
 func (c *Cloud) update(name string, body map[string]any) (map[string]any, *fault) {
-	if err := c.discovery.check("UpdateNodePoolRequest", body); err != nil {
+	if err := c.CheckUpdate(body); err != nil {
 		return nil, &fault{http.StatusBadRequest, "INVALID_ARGUMENT", err.Error()}
 	}
 	c.mu.Lock()
