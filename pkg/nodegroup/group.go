@@ -69,6 +69,10 @@ type Group struct {
 // IsTargetKnown reports whether the wanted revision is known. If not, outdated nodes cannot be identified.
 func (g *Group) IsTargetKnown() bool { return g.Wanted.ID != "" }
 
+// AddsNodes reports whether nodes are added before the first one is drained, if the upgrade has a surge: by this tool, or
+// by the cloud that upgrades the group.
+func (g *Group) AddsNodes() bool { return g.Can.Resize || g.Managed != nil }
+
 // LaunchFailure is a failed attempt of the provider to launch an instance.
 type LaunchFailure struct {
 	At      time.Time

@@ -37,6 +37,9 @@ type Managed struct {
 	// Cancels is true if the cloud can cancel a running operation, no matter who began it. Such an upgrade can be
 	// paused.
 	Cancels bool
+	// RollsBack is true if the cloud takes the nodes that a cancelled or failed operation has replaced back to the earlier
+	// revision (GKE G28). It is only for clouds with Cancels.
+	RollsBack bool
 	// Etag is the version of the group's settings when it was read; "" if the cloud has tokens that make requests
 	// idempotent. See Delegate.Etag.
 	Etag string
@@ -116,6 +119,8 @@ type Delegate struct {
 	Force bool
 	// Width is how many nodes are replaced at the same time. With the zero Width, the group's own numbers are used.
 	Width Width
+	// Rollback is true if To is the revision that the group had before its last operation, which was cancelled or failed.
+	Rollback bool
 	// Token makes repeated requests idempotent.
 	Token string
 	// Etag is Managed.Etag of the reading on which the request is based. A cloud that has no tokens refuses the request if
@@ -134,7 +139,12 @@ type CancelOperation struct{ Operation string }
 func (a Delegate) Key() string { return "delegate/" + a.Token }
 
 // String implements Action.
-func (a Delegate) String() string { return "start the cloud's upgrade of the group to " + a.To.Name }
+func (a Delegate) String() string {
+	if a.Rollback {
+		return "start the cloud's rollback of the group to " + a.To.Name
+	}
+	return "start the cloud's upgrade of the group to " + a.To.Name
+}
 
 // Key implements Action.
 func (a CancelOperation) Key() string { return "cancel/" + a.Operation }

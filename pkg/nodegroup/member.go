@@ -57,7 +57,7 @@ func JoinMembers(group Group, nodes []*corev1.Node, outdated func(*corev1.Node) 
 			member.Outdated = outdated(node)
 		}
 		if !group.Can.ListInstances && provider.OwnsNode(node) {
-			member.Instance = machineOfNode(provider, node, member.Outdated)
+			member.Instance = machineOfNode(&group, node, member.Outdated)
 		}
 		members = append(members, member)
 	}
@@ -83,14 +83,16 @@ func WithMachines(group Group, members []Member) Group {
 }
 
 // machineOfNode returns the machine of a node as the node shows it. Its revision is the version of its kubelet.
-func machineOfNode(provider Info, node *corev1.Node, outdated bool) Instance {
-	zone, version := node.Labels[corev1.LabelTopologyZone], node.Status.NodeInfo.KubeletVersion
+func machineOfNode(group *Group, node *corev1.Node, outdated bool) Instance {
+	provider := InfoOf(group.Provider)
+	zone, kubelet := node.Labels[corev1.LabelTopologyZone], node.Status.NodeInfo.KubeletVersion
 	if zone == "" {
 		zone = provider.ZoneOfNode(node)
 	}
+	version := strings.TrimPrefix(kubelet, "v")
 	return Instance{
 		ID: provider.InstanceID(node), Zone: zone, State: InstanceInService, Outdated: outdated,
-		Revision: Revision{ID: version, Name: version, Kubernetes: version},
+		Revision: Revision{ID: version, Name: group.Name + ":" + version, Kubernetes: kubelet},
 	}
 }
 

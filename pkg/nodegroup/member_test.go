@@ -54,9 +54,9 @@ func TestNodeStandsForItsMachineIfCloudListsNone(t *testing.T) {
 	foreign.Spec.ProviderID = "kind://c"
 	current.Labels = map[string]string{corev1.LabelTopologyZone: "us-central1-c"}
 	outdated := func(n *corev1.Node) bool { return n.Status.NodeInfo.KubeletVersion != "v1.34.3" }
-	group := nodegroup.Group{Provider: "gke", Managed: &nodegroup.Managed{}}
+	group := nodegroup.Group{Name: "workers", Provider: "gke", Managed: &nodegroup.Managed{}}
 	members := nodegroup.JoinMembers(group, []*corev1.Node{old, current, foreign}, outdated)
-	if m := members[0]; !m.Outdated || m.Instance.ID != "gke-a" || m.Instance.Zone != "us-central1-b" || !m.Instance.Outdated || m.Instance.Revision.Name != "v1.33.5" {
+	if m := members[0]; !m.Outdated || m.Instance.ID != "gke-a" || m.Instance.Zone != "us-central1-b" || !m.Instance.Outdated || m.Instance.Revision.Target() != "1.33.5" {
 		t.Errorf("the old node is %+v", m)
 	}
 	if m := members[1]; m.Outdated || m.Instance.ID != "gke-b" || m.Instance.Zone != "us-central1-c" || m.Instance.Outdated {

@@ -65,9 +65,6 @@ func Providers() []Info {
 			Name: "gke", Scheme: "gce://", Model: "gke", Can: FullControl(), FenceTaint: ours, KindByNodes: "GKE node pool, read from node labels",
 			Manager: Manager{
 				Name: "GKE", Operation: "upgrade",
-				cannot: map[string]string{
-					"rollback": "this version does not roll back GKE's upgrades: pause the upgrade, and run gcloud container node-pools rollback with --respect-pdb=true",
-				},
 			},
 		},
 		{Name: "manual", Model: "eks", FenceTaint: ours},

@@ -133,7 +133,7 @@ func (d *decision) beginOperation() (done bool) {
 		return false
 	}
 	op, known := d.newestOperation(), d.rec.Delegation
-	known.Cancels, known.TakesWidth = d.w.Group.Managed.Cancels, d.w.Group.Managed.TakesWidth
+	known.Cancels, known.RollsBack, known.TakesWidth = d.w.Group.Managed.Cancels, d.w.Group.Managed.RollsBack, d.w.Group.Managed.TakesWidth
 	if known.Cancels || known.TakesWidth {
 		d.rec.Version = max(d.rec.Version, record.DelegationVersion) // older programs would drop both fields
 	}
@@ -145,6 +145,9 @@ func (d *decision) beginOperation() (done bool) {
 	case toTarget && (op.State == nodegroup.OperationRunning || mayBeOurs):
 		known.ID = op.ID
 		return true
+	case op.State == nodegroup.OperationRunning && d.rec.Rollback && op.ID == known.Before:
+		d.cancelForRollback(op)
+		return false
 	case op.State == nodegroup.OperationRunning && op.IsUpgrade():
 		d.stopUpgradeWith(record.Paused, fmt.Sprintf("%s is running %s to %s, which another process started: follow it with %s -w, and run the command again when it has finished",
 			d.managerName(), d.operationName(op.ID), op.To.Name, nodegroup.Command("status", d.w.Group.Name)))
@@ -170,6 +173,19 @@ func (d *decision) beginOperation() (done bool) {
 		d.addAction(start)
 	}
 	return false
+}
+
+// cancelForRollback asks the cloud to cancel the operation that is to be taken back, because a cloud takes back only an
+// operation that has ended (GKE API). If the cloud refuses permanently, the rollback stops.
+func (d *decision) cancelForRollback(op *nodegroup.Operation) {
+	cancel := nodegroup.CancelOperation{Operation: op.ID}
+	if last := d.lastAttempt(cancel); last.Outcome == nodegroup.OutcomeFatal && !last.InFlight {
+		d.stopUpgradeWith(record.Paused, fmt.Sprintf("%s continues with %s, which it does not cancel: %s", d.managerName(), d.operationName(op.ID), last.Detail))
+		return
+	}
+	d.pollCloudSoon(fmt.Sprintf("%s to cancel %s", d.managerName(), d.operationName(op.ID)))
+	d.rec.Delegation.Cancelling = op.ID
+	d.addAction(cancel)
 }
 
 // pauseUnbegun pauses the upgrade if a user requested that and the group shows no operation of the upgrade. A request to
@@ -213,7 +229,8 @@ func (d *decision) delegateAction() nodegroup.Delegate {
 		kind = fmt.Sprintf("%s-%d-%d", kind, width.MaxUnavailable, width.MaxSurge)
 	}
 	return nodegroup.Delegate{
-		To: d.rec.Target, Force: force, Width: width, Token: ledger.Token(d.rec.Run, kind, d.rec.Delegation.Attempt), Etag: d.etag(),
+		To: d.rec.Target, Force: force, Width: width, Rollback: d.rec.Rollback,
+		Token: ledger.Token(d.rec.Run, kind, d.rec.Delegation.Attempt), Etag: d.etag(),
 	}
 }
 
@@ -514,7 +531,7 @@ func WatchOperation(group *nodegroup.Group, req record.Request, outdated int, no
 	began := cmp.Or(op.Began, now)
 	return record.Record{
 		Version: record.Delegated.RecordVersion(), Run: op.ID, Request: req, Provider: group.Provider, Target: op.To, Started: began,
-		Phase: record.PhaseFollow, PhaseBegan: began, Total: outdated, Delegation: &record.Delegation{ID: op.ID, Cancels: group.Managed.Cancels},
+		Phase: record.PhaseFollow, PhaseBegan: began, Total: outdated, Delegation: &record.Delegation{ID: op.ID, Cancels: group.Managed.Cancels, RollsBack: group.Managed.RollsBack},
 	}
 }
 

@@ -604,6 +604,8 @@ func TestDelegateKnowsWhichAddedNodesTheCloudRemoves(t *testing.T) {
 		{ours, &nodegroup.Managed{Operation: nodegroup.Operation{Began: start.Add(-time.Minute)}}, false},
 		{record.Record{Started: start}, &nodegroup.Managed{Operation: nodegroup.Operation{Began: start}}, false},
 		{record.Record{Started: start}, &nodegroup.Managed{TerminateFirst: true}, true},
+		{record.Record{Started: start, Delegation: &record.Delegation{}}, &nodegroup.Managed{}, true},
+		{record.Record{Started: start, Delegation: &record.Delegation{}}, &nodegroup.Managed{Operation: nodegroup.Operation{State: nodegroup.OperationRunning}}, false},
 		{ours, nil, false},
 	} {
 		if got := upgrade.KnowsCloudSurge(&c.record, &nodegroup.Group{Managed: c.managed}); got != c.want {

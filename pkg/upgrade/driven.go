@@ -57,8 +57,14 @@ func ledgerWithAdded(group *nodegroup.Group, rec *record.Record) ledger.Ledger {
 }
 
 // KnowsCloudSurge reports whether the record shows how many nodes the group's cloud has added and will give back: the cloud
-// adds none, or its operation began after the recorded upgrade.
+// adds none, has not begun, or its operation began after the recorded upgrade.
 func KnowsCloudSurge(rec *record.Record, group *nodegroup.Group) bool {
 	m := group.Managed
-	return m != nil && (m.TerminateFirst || rec.Sizes.Desired > 0 && !m.Operation.Began.Before(rec.Started))
+	switch {
+	case m == nil:
+		return false
+	case rec.Delegation != nil && rec.Delegation.ID == "" && m.Operation.State != nodegroup.OperationRunning:
+		return true // the cloud has not begun
+	}
+	return m.TerminateFirst || rec.Sizes.Desired > 0 && !m.Operation.Began.Before(rec.Started)
 }

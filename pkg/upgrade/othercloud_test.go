@@ -196,6 +196,67 @@ func TestCancellationByAnotherUserIsDetected(t *testing.T) {
 	}
 }
 
+// rollingBack returns a scene in which a rollback of the running operation u1 has begun. One of two nodes has been replaced.
+func rollingBack(t *testing.T) *scene {
+	s := followingOther(t)
+	s.Group.Managed.RollsBack, s.Record.Delegation.RollsBack = true, true
+	checkError(t, upgrade.Allows(&s.Record, record.VerbRollback), "")
+	s.Record.Previous = revisionOf("1")
+	s.Record = upgrade.AsRollback(&s.Record, revisionOf("1"), s.Now)
+	s.Group.Wanted, s.Request = revisionOf("1"), s.Record.Request
+	return s
+}
+
+// showsRolling makes the other cloud show its operation u1 to revision 2 in the state.
+func (s *scene) showsRolling(id string, state nodegroup.OperationState, to string) {
+	s.shows(state)
+	s.Group.Managed.RollsBack = true
+	s.Group.Managed.Operation.ID, s.Group.Managed.Operation.To = id, revisionOf(to)
+}
+
+// TestRollbackCancelsOperationAndThenStartsRollback: a cloud takes back only an operation that has ended.
+func TestRollbackCancelsOperationAndThenStartsRollback(t *testing.T) {
+	s := rollingBack(t)
+	s.showsRolling("u1", nodegroup.OperationRunning, "2")
+	step := s.next()
+	if got := actionsOf(step, "cancel the cloud's operation u1"); len(got) != 1 || len(step.Actions) != 1 {
+		t.Fatalf("%v", step.Actions)
+	}
+	s.showsRolling("u1", nodegroup.OperationCancelled, "2")
+	step = s.next()
+	started := step.Actions[0].(nodegroup.Delegate)
+	if !started.Rollback || started.To.ID != revisionOf("1").ID || started.Token != "r1-force-2-1-2" {
+		t.Fatalf("%+v", started)
+	}
+	s.showsRolling("u2", nodegroup.OperationRunning, "1")
+	s.next()
+	s.remove("old-a-1")
+	s.remove("old-a-2")
+	s.showsRolling("u2", nodegroup.OperationSucceeded, "1")
+	s.next()
+	if step = s.next(); step.Record.Result != record.Succeeded || !strings.Contains(step.Record.Message, "rolled back to ") {
+		t.Errorf("%s: %s", step.Record.Result, step.Record.Message)
+	}
+}
+
+// TestRollbackStopsIfCancellationIsRefused: it also leaves an operation alone that somebody else has begun since.
+func TestRollbackStopsIfCancellationIsRefused(t *testing.T) {
+	s := rollingBack(t)
+	s.showsRolling("u1", nodegroup.OperationRunning, "2")
+	s.next()
+	s.answer(nodegroup.CancelOperation{Operation: "u1"}, nodegroup.OutcomeFatal, "you may not")
+	s.next()
+	if step := s.next(); step.Record.Result != record.Paused || !strings.Contains(step.Record.Message, "which it does not cancel: you may not") {
+		t.Errorf("%s: %s", step.Record.Result, step.Record.Message)
+	}
+	s = rollingBack(t)
+	s.showsRolling("u9", nodegroup.OperationRunning, "2")
+	s.next()
+	if step := s.next(); step.Record.Result != record.Paused || len(step.Actions) > 0 || !strings.Contains(step.Record.Message, "which another process started") {
+		t.Errorf("%s: %s, %v", step.Record.Result, step.Record.Message, step.Actions)
+	}
+}
+
 // TestPauseOfEKSUpdateIsRefused: EKS cannot cancel an update, so the command pause ends with an error (containers-roadmap#1531).
 func TestPauseOfEKSUpdateIsRefused(t *testing.T) {
 	s := following(t, old("old-a-1"))

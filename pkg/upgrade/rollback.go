@@ -121,6 +121,9 @@ func AsRollback(r *record.Record, to nodegroup.Revision, now time.Time) record.R
 		if original != c.Previous {
 			c.Pointed = original // also if the revision is the same: it may name a version number that Previous lacks
 		}
+		if c.Delegation != nil {
+			c.Delegation = c.Delegation.NextAttempt()
+		}
 		c.Rollback, c.Started, c.Phase, c.PhaseBegan = true, now, record.PhaseSetup, time.Time{}
 		c.Replaced, c.Total, c.Begun, c.Soak, c.Gone = 0, 0, 0, record.Soak{}, nil
 		c.Request.Current = nil // nodes of the older revision need not have the labels of the newer

@@ -106,9 +106,10 @@ func makeStrategy(name record.Strategy) strategy {
 	}
 }
 
-// strategyOf returns the strategy that carries the upgrade out. A rollback is always a surge, whatever the upgrade was.
+// strategyOf returns the strategy that carries the upgrade out. A rollback is a surge, whatever the upgrade was, unless the group's
+// own cloud carries it out.
 func strategyOf(name record.Strategy, isRollback bool) strategy {
-	if isRollback {
+	if isRollback && !name.Traits().ByCloud {
 		name = record.Surge
 	}
 	name = name.Known()
@@ -181,9 +182,12 @@ func Allows(r *record.Record, verb record.Verb) error {
 }
 
 // allowsIn reports whether a user may ask for the verb in the phase. A delegated upgrade that its cloud can cancel may
-// also be paused.
+// also be paused, and one that its cloud can take back may also be rolled back.
 func allowsIn(r *record.Record, p phase, verb record.Verb) bool {
-	return slices.Contains(p.verbs, verb) || verb == record.VerbPause && r.Delegation != nil && r.Delegation.Cancels
+	if known := r.Delegation; known != nil && (verb == record.VerbPause && known.Cancels || verb == record.VerbRollback && known.RollsBack) {
+		return true
+	}
+	return slices.Contains(p.verbs, verb)
 }
 
 // allowedVerb returns the verb that a user asked for, or "" if the upgrade does not allow it in its phase.
