@@ -32,7 +32,6 @@ type pool struct {
 	etag    int
 	nodes   []machine
 	serial  int
-	target  string // of the newest upgrade
 }
 
 // machine is a machine of a pool.

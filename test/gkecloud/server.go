@@ -203,6 +203,13 @@ func (c *Cloud) routes() http.Handler {
 	mux.HandleFunc("PUT "+location+"/clusters/{cluster}/nodePools/{pool}", c.answer(true, func(r *http.Request, body map[string]any) (map[string]any, *fault) {
 		return c.update(r.PathValue("pool"), body)
 	}))
+	mux.HandleFunc("POST "+location+"/clusters/{cluster}/nodePools/{pool}", c.answer(true, func(r *http.Request, body map[string]any) (map[string]any, *fault) {
+		name, isRollback := strings.CutSuffix(r.PathValue("pool"), ":rollback")
+		if !isRollback {
+			return nil, &fault{http.StatusNotFound, "NOT_FOUND", "Not found."}
+		}
+		return c.rollBack(name, body)
+	}))
 	return mux
 }
 
@@ -285,8 +292,41 @@ func (c *Cloud) update(name string, body map[string]any) (map[string]any, *fault
 	if settings, ok := body["upgradeSettings"].(map[string]any); ok {
 		p.Settings = settings
 	}
+	return c.replaceAll(p, version).json(c), nil
+}
+
+// rollBack takes the nodes that a cancelled or failed upgrade has replaced back to the earlier version. If the pool's last upgrade
+// succeeded, it changes nothing.
+func (c *Cloud) rollBack(name string, body map[string]any) (map[string]any, *fault) {
+	if err := c.discovery.check("RollbackNodePoolUpgradeRequest", body); err != nil {
+		return nil, &fault{http.StatusBadRequest, "INVALID_ARGUMENT", err.Error()}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.findPool(name)
+	if p == nil {
+		return nil, &fault{http.StatusNotFound, "NOT_FOUND", "Not found: node pool " + name + "."}
+	}
+	if busy := c.runningOperation(); busy != nil {
+		return nil, &fault{http.StatusBadRequest, "FAILED_PRECONDITION", "Cluster is running incompatible operation " + busy.name + "."}
+	}
+	version := p.version
+	for _, op := range c.operations {
+		if op.pool != p.Name {
+			continue
+		}
+		version = op.target
+		if op.statusMessage != "" || op.failure != nil {
+			version = op.initial
+		}
+	}
+	return c.replaceAll(p, version).json(c), nil
+}
+
+// replaceAll begins an operation that gives all nodes of the pool the version. The caller has the lock.
+func (c *Cloud) replaceAll(p *pool, version string) *operation {
 	op := c.begin("UPGRADE_NODES", p)
-	op.initial, op.target, p.target = p.version, version, version
+	op.initial, op.target = p.version, version
 	for _, zone := range p.Zones {
 		op.total += len(p.outdated(zone, version))
 	}
@@ -294,7 +334,7 @@ func (c *Cloud) update(name string, body map[string]any) (map[string]any, *fault
 		p.version = version
 	}
 	c.running.Go(func() { c.end(p, op, c.upgrade(c.ctx, p, op)) })
-	return op.json(c), nil
+	return op
 }
 
 // cancel asks an operation to stop. Nodes that are being replaced are still finished.

@@ -39,8 +39,8 @@ func (p *Provider) findCluster(ctx context.Context, nodes []*corev1.Node) (conta
 	}
 	switch {
 	case named && known && !contains(name, machine):
-		return container.ClusterName{}, fmt.Errorf("finding the cluster in GKE: %w: %s is not the cluster of the nodes, which are in project %s and zone %s: pass --cluster-name=projects/PROJECT/locations/LOCATION/clusters/CLUSTER",
-			cloud.ErrOtherCluster, name, machine.Project, machine.Zone)
+		return container.ClusterName{}, fmt.Errorf("finding the cluster in GKE: %w: the nodes are in zone %s of project %s, and not in %s: pass --cluster-name=projects/PROJECT/locations/LOCATION/clusters/CLUSTER",
+			cloud.ErrOtherCluster, machine.Zone, machine.Project, name)
 	case named:
 		return name, nil
 	case !known:

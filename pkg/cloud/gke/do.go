@@ -25,7 +25,7 @@ func (p *Provider) Do(ctx context.Context, group string, action nodegroup.Action
 
 // startUpgrade asks GKE to upgrade a pool. The request has the etag that the decision was based on, so that GKE refuses it if an earlier
 // request, or somebody else, has changed the pool since. It names the pool's own image type, which GKE requires, and the width only
-// if it is not the pool's own.
+// if it is not the pool's own. A rollback has no etag: GKE changes nothing if the pool's last upgrade succeeded.
 func (p *Provider) startUpgrade(ctx context.Context, group string, a nodegroup.Delegate) error {
 	doing := fmt.Sprintf("starting GKE's upgrade of node pool %q to %s", group, a.To.Name)
 	var to pointer
@@ -42,6 +42,14 @@ func (p *Provider) startUpgrade(ctx context.Context, group string, a nodegroup.D
 	}
 	if pool.Etag != a.Etag {
 		return &cloud.Error{Outcome: nodegroup.OutcomeMoved, Err: fmt.Errorf("%s: the pool has changed since it was read", doing)}
+	}
+	if a.Rollback {
+		operation, err := p.client.RollbackNodePool(ctx, name, container.RollbackNodePoolUpgradeRequest{RespectPDB: true})
+		if err != nil {
+			return classify(err)
+		}
+		p.rememberTarget(operation.Name, to.Version)
+		return nil
 	}
 	request := container.UpdateNodePoolRequest{NodeVersion: to.Version, Etag: pool.Etag, UpgradeSettings: changedSettings(pool.UpgradeSettings, a.Width)}
 	if pool.Config != nil {

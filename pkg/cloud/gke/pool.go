@@ -40,7 +40,7 @@ func describePool(name container.PoolName, pool *container.NodePool, wanted stri
 	group := nodegroup.Group{
 		Name: pool.Name, Provider: providerName, Kind: kind, Zones: slices.Sorted(slices.Values(pool.Locations)),
 		Wanted: revisionOf(name, wanted), Pointed: revisionOf(name, pool.Version),
-		Managed: describeUpgrades(name, pool), Refusal: refuseStatus(pool),
+		Can: nodegroup.Capabilities{Refill: nodegroup.RefillBySize}, Managed: describeUpgrades(name, pool), Refusal: refuseStatus(pool),
 	}
 	if config := pool.Config; config != nil {
 		group.Spot = config.Spot || config.Preemptible
@@ -56,7 +56,7 @@ func describePool(name container.PoolName, pool *container.NodePool, wanted stri
 func describeUpgrades(name container.PoolName, pool *container.NodePool) *nodegroup.Managed {
 	managed := &nodegroup.Managed{
 		MaxSurge: nodegroup.Quantity{N: 1}, TakesWidth: true, DrainTimeout: drainTimeout, DeletesRest: true, DrawsNodes: true,
-		PollInterval: drainInterval, Cancels: true, Etag: pool.Etag,
+		PollInterval: drainInterval, Cancels: true, RollsBack: true, Etag: pool.Etag,
 		ChangeWidth: poolCommand("gcloud container node-pools update", name) + " --max-surge-upgrade=N --max-unavailable-upgrade=M",
 	}
 	if settings := pool.UpgradeSettings; settings != nil {
