@@ -60,7 +60,7 @@ func (s *session) forecastRest(ctx context.Context, g groupContext, record recor
 // has added.
 func (o *observation) rejectUnknownAddedNodes(record *record.Record) error {
 	if record.Delegation != nil && !upgrade.KnowsCloudSurge(record, &o.group) {
-		return errors.New("this tool did not start the cloud's update, so it does not know how many nodes the update has added")
+		return errors.New("this tool did not start the cloud's upgrade, so it does not know how many nodes the cloud has added")
 	}
 	return nil
 }

@@ -203,7 +203,7 @@ func (r *reportedGroup) makeStatus(state recordedState, now time.Time) *report.U
 	status := makeUpgradeStatus(r.group.Name, rec)
 	status.Holder = state.lease.Holder
 	if r.group.Managed != nil && r.group.Managed.Operation.ID != "" {
-		status.Operation = &r.group.Managed.Operation
+		status.Operation, status.OperationOf = &r.group.Managed.Operation, r.group.Provider
 	}
 	world := upgrade.NewWorld(now, r.group, r.members, &r.cluster.view, rec)
 	world.Asked, world.Notes, world.Controllers = state.asked, r.notes, r.controllers

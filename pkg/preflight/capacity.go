@@ -98,7 +98,7 @@ func findLackOfRoom(s *Scene) []Finding {
 
 // countNewNodes returns how many nodes are added before the first one is drained.
 func (s *Scene) countNewNodes() int {
-	if !s.World.Group.Can.Resize {
+	if !s.World.Group.AddsNodes() {
 		return 0
 	}
 	return s.World.Request.Surge
@@ -261,7 +261,7 @@ func findZonesWithoutNodes(s *Scene) []Finding {
 func (s *Scene) explainNoNewNode(zone string) (why, remedy string) {
 	g := &s.World.Group
 	switch {
-	case !g.Can.Resize:
+	case !g.AddsNodes():
 		return "the group adds none", "add a node there before the upgrade"
 	case len(g.Zones) > 0 && !slices.Contains(g.Zones, zone):
 		return "the group launches nodes only in " + strings.Join(g.Zones, ", "), "add a subnet of the zone to the group, or a node there by other means"

@@ -106,7 +106,7 @@ func planHeaderLines(p *Plan) []string {
 	}
 	lines = append(lines, describeStrategy(p))
 	if op := p.Operation; op != nil {
-		lines = append(lines, "Under way   "+describeOperation(op))
+		lines = append(lines, "Under way   "+describeOperation(op, p.Provider))
 	}
 	if p.Sizes.Max > 0 {
 		lines = append(lines, formatSizes(p))
@@ -264,16 +264,20 @@ func describeStrategy(p *Plan) string {
 	return "Strategy    " + upgrade.DescribeRequest(&p.Request, p.Provider)
 }
 
-// describeOperation returns what a cloud is doing with a group, or how the operation ended, in one line.
-func describeOperation(op *nodegroup.Operation) string {
-	text := fmt.Sprintf("update %s (%s)", op.ID, op.Kind)
+// describeOperation returns what the provider's cloud is doing with a group, or how the operation ended, in one line.
+func describeOperation(op *nodegroup.Operation, provider string) string {
+	manager := nodegroup.InfoOf(provider).Manager
+	text := fmt.Sprintf("%s (%s)", op.ID, op.Kind)
 	if op.IsUpgrade() {
-		text = fmt.Sprintf("update %s to %s", op.ID, op.To.Name)
+		text = fmt.Sprintf("%s %s to %s", cmp.Or(manager.Operation, "operation"), op.ID, op.To.Name)
 	}
-	if op.Force {
+	if op.Force && manager.Forced != "" { // other clouds delete the pods that are left in any case
 		text += ", with force"
 	}
 	text += ": " + string(op.State)
+	if op.Stage != "" {
+		text += " (" + op.Stage + ")"
+	}
 	if op.Failure != "" {
 		text += ": " + op.Failure
 	}

@@ -210,7 +210,7 @@ func operationLines(s *UpgradeStatus) []string {
 	if s.Operation == nil {
 		return nil
 	}
-	return []string{"Operation   " + describeOperation(s.Operation)}
+	return []string{"Operation   " + describeOperation(s.Operation, s.OperationOf)}
 }
 
 // LeftoverLines returns a line for each leftover, with its remedy.

@@ -241,6 +241,8 @@ type UpgradeStatus struct {
 	Impacts []record.WorkloadImpact `json:"impacts,omitempty"`
 	// Operation is the newest operation of a group that its cloud upgrades.
 	Operation *nodegroup.Operation `json:"operation,omitempty"`
+	// OperationOf is the provider whose cloud carries out Operation.
+	OperationOf string `json:"-"`
 	// Unread says why the group could not be read from its cloud. The status then comes from the cluster only.
 	Unread string `json:"unread,omitempty"`
 	TimeLeft

@@ -18,8 +18,10 @@ type Wait struct {
 	Node, Cause, Remedy string
 	Pods                int
 	Since               time.Time
-	// Until is when the cloud that drains the node gives up. It is zero if this tool drains the node.
-	Until time.Time
+	// Until is when the cloud that drains the node gives up or, if Forces is true, deletes the pods. It is zero if this tool
+	// drains the node.
+	Until  time.Time
+	Forces bool
 	// Lasting is true if a user must end the wait, or if it has lasted longer than reportDelay.
 	Lasting bool
 	// key identifies the wait at different moments, even if the numbers in its cause change.
@@ -43,7 +45,7 @@ func CollectWaits(blocked []drain.Blocked, now time.Time) []Wait {
 		if !known {
 			i = len(waits)
 			at[key] = i
-			waits = append(waits, Wait{key: key, Node: b.Node, Cause: b.String(), Remedy: b.Remedy(), Since: b.Since, Until: b.Until})
+			waits = append(waits, Wait{key: key, Node: b.Node, Cause: b.String(), Remedy: b.Remedy(), Since: b.Since, Until: b.Until, Forces: b.Forces})
 		}
 		w := &waits[i]
 		w.Pods++
@@ -69,7 +71,14 @@ func (w Wait) formatTimeLimit(manager string, now time.Time) string {
 	if w.Until.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf(" (%s gives up in %s)", manager, duration.HumanDuration(max(0, w.Until.Sub(now))))
+	what := "gives up"
+	if w.Forces {
+		what = "deletes it"
+		if w.Pods > 1 {
+			what = "deletes them"
+		}
+	}
+	return fmt.Sprintf(" (%s %s in %s)", manager, what, duration.HumanDuration(max(0, w.Until.Sub(now))))
 }
 
 // formatDuration returns how long the wait has lasted, in kubectl's short form.
