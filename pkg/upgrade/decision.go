@@ -214,7 +214,7 @@ func (d *decision) finishStep() Step {
 	}
 	return Step{
 		Record: d.rec, Notes: d.notes, Actions: d.actions, Blocked: d.blocked,
-		Wake: d.wake, Due: d.due, Poll: d.poll, Targets: d.targets, Awaited: d.awaited, Unscaled: d.unscaled, Choosing: d.choosing, Status: d.summarizeStatus(), Finished: d.finished,
+		Wake: d.wake, Due: d.due, Poll: d.poll, Targets: d.targets, Awaited: d.listAwaited(), Unscaled: d.unscaled, Choosing: d.choosing, Status: d.summarizeStatus(), Finished: d.finished,
 	}
 }
 

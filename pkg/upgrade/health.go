@@ -299,7 +299,7 @@ func (d *decision) watchWorkloads() {
 		}
 		u, late := unhealthy{}, false
 		if h.lacksPods() {
-			d.awaited = append(d.awaited, h.Workload)
+			d.lacking = append(d.lacking, h.Workload)
 			u, late = d.findShortfall(h)
 		}
 		if !late {
@@ -313,6 +313,15 @@ func (d *decision) watchWorkloads() {
 	if !d.phase.givesBackSurge { // in these phases no node is drained, so the upgrade first gives back the added nodes
 		d.stopForUnhealthy()
 	}
+}
+
+// listAwaited returns the workloads whose pods may change what the upgrade does. It leaves out those that only lack pods
+// while nodes are in drain, no pod is blocked and no further node may be started: nothing waits for them then.
+func (d *decision) listAwaited() []drain.Workload {
+	if d.rec.CountDraining() > 0 && !d.choosing && len(d.blocked)+len(d.unhealthy) == 0 {
+		return d.awaited
+	}
+	return slices.Concat(d.lacking, d.awaited)
 }
 
 // lastReadyInDrain returns the workload's only ready pod that will probably stay ready. It returns nil if there are more or

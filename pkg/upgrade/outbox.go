@@ -35,10 +35,11 @@ type outbox struct {
 	// blocked are the pods that must stay for now, waiting is what the upgrade waits for.
 	blocked []drain.Blocked
 	waiting string
-	// unhealthy lists the workloads that do not recover. The runner watches the pods of the workloads in awaited, and
-	// reads the controllers of those in unscaled.
-	unhealthy         []unhealthy
-	awaited, unscaled []drain.Workload
+	// unhealthy lists the workloads that do not recover. lacking are the workloads that have fewer ready pods than they
+	// should have. The runner watches the pods of the workloads in awaited, and reads the controllers of those in
+	// unscaled.
+	unhealthy                  []unhealthy
+	lacking, awaited, unscaled []drain.Workload
 	// choosing is true once the decision has looked for a node to start.
 	choosing bool
 	// wake is when the runner decides again if nothing happens before. due is the earliest time that a part of the
