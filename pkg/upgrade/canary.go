@@ -120,8 +120,8 @@ func (d *decision) addDeferrable(w drain.Workload) {
 // listUnsettledWorkloads returns the workloads that are not whole, and those with pods on nodes in drain.
 func (d *decision) listUnsettledWorkloads() map[drain.Workload]bool {
 	unsettled := map[drain.Workload]bool{}
-	for i := range d.health {
-		unsettled[d.health[i].Workload] = true
+	for _, h := range d.health {
+		unsettled[h.Workload] = true
 	}
 	for name, n := range d.rec.Nodes {
 		m := d.count.byName[name]

@@ -61,7 +61,7 @@ func (w *World) collectDaemons(fit func(*nodegroup.Member) bool) map[drain.Workl
 	waiting, found := w.unboundDaemonPods(), []daemonPods(nil)
 	add := func(pod daemonPod) {
 		for pod.of >= len(found) {
-			found = append(found, daemonPods{})
+			found = append(found, daemonPods{ready: make([]*corev1.Pod, 0, len(w.Members))})
 		}
 		found[pod.of].add(pod)
 	}

@@ -47,7 +47,7 @@ type input struct {
 type workloads struct {
 	// health lists the workloads on record that may lack pods, by name. recoveries holds the same for the scheduling of
 	// evictions; see recoveryOf.
-	health     []workloadHealth
+	health     []*workloadHealth
 	recoveries map[drain.Workload]schedule.Recovery
 	// ownsWorkloads is true once rec.Workloads is the step's own copy; see workloadsToChange.
 	ownsWorkloads bool

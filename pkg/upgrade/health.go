@@ -66,19 +66,19 @@ func (h *workloadHealth) countMissing() int {
 // examineWorkloads examines the workloads on record that may lack pods. Pods that a user scaled away during the upgrade
 // are no longer expected. A workload of which a new pod has become ready is marked as proven.
 func (d *decision) examineWorkloads() {
-	d.recoveries = map[drain.Workload]schedule.Recovery{}
 	for name, before := range d.rec.Workloads {
 		w, err := drain.ParseWorkload(name)
 		if err != nil || before.Ready+before.Scaled == 0 {
 			continue
 		}
 		if h := (workloadHealth{Workload: w, name: name, before: before, replicas: d.w.Workloads.Named(w)}); !h.isWhole() {
-			d.health = append(d.health, h)
+			kept := h // only these are allocated
+			d.health = append(d.health, &kept)
 		}
 	}
-	slices.SortFunc(d.health, func(a, b workloadHealth) int { return strings.Compare(a.name, b.name) })
-	for i := range d.health {
-		h := &d.health[i]
+	slices.SortFunc(d.health, func(a, b *workloadHealth) int { return strings.Compare(a.name, b.name) })
+	d.recoveries = make(map[drain.Workload]schedule.Recovery, len(d.health))
+	for _, h := range d.health {
 		before := h.before
 		if d.examineWorkload(h); h.before != before {
 			d.workloadsToChange()[h.name] = h.before
@@ -292,8 +292,7 @@ func (d *decision) hasRecovered(name string, before record.WorkloadRecord) bool 
 
 // watchWorkloads finds workloads that do not recover. It stops the upgrade if one has not recovered for long.
 func (d *decision) watchWorkloads() {
-	for i := range d.health {
-		h := &d.health[i]
+	for _, h := range d.health {
 		if d.rec.Request.IgnoresUnready(h.name) {
 			continue
 		}
@@ -384,8 +383,7 @@ func (d *decision) stopForUnhealthy() {
 // still become ready in time.
 func (d *decision) awaitWorkloads() (whole bool) {
 	whole = true
-	for i := range d.health {
-		h := &d.health[i]
+	for _, h := range d.health {
 		if d.rec.Request.IgnoresUnready(h.name) {
 			continue
 		}

@@ -32,8 +32,8 @@ func (d *decision) addImpacts() {
 		d.addShortfallTimes(since)
 		d.countAnsweredEvictions()
 	}
-	for i := range d.health {
-		d.noteShortfall(&d.health[i])
+	for _, h := range d.health {
+		d.noteShortfall(h)
 	}
 }
 

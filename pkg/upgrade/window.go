@@ -184,8 +184,8 @@ func (d *decision) describeWorkloadShortfall() string {
 	if d.w.Group.Can.Refill != nodegroup.RefillByUser {
 		return ""
 	}
-	for i := range d.health {
-		if h := &d.health[i]; h.lacksPods() && !d.rec.Request.IgnoresUnready(h.name) {
+	for _, h := range d.health {
+		if h.lacksPods() && !d.rec.Request.IgnoresUnready(h.name) {
 			return fmt.Sprintf("; until then %s has %d of %d ready pods", h.name, h.ready, h.before.Ready)
 		}
 	}
