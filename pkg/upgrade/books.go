@@ -65,8 +65,20 @@ func (d *decision) resumeProcesses() (done bool) {
 	return d.applyDecision(ledger.ResumeProcesses(d.ledgerView()))
 }
 
-// describeSuspended returns which processes stay suspended because of unbalanced zones; "" if none does.
+// describeSuspended returns which processes stay suspended because of unbalanced zones; "" if none does. If the upgrade is over,
+// it adds the command that resumes them.
 func (d *decision) describeSuspended() string {
+	view := d.ledgerView()
+	ours := view.HeldSuspended()
+	note := d.describeStillSuspended()
+	if len(ours) == 0 || d.rec.IsResumable() && d.rec.Stopping != record.Aborted {
+		return note // the process that continues the upgrade will resume the suspended processes
+	}
+	return note + ": when the zones are even, run " + nodegroup.InfoOf(d.w.Group.Provider).ResumeCommand(d.w.Group.Name, ours)
+}
+
+// describeStillSuspended returns the same for an upgrade that continues, which resumes the processes itself.
+func (d *decision) describeStillSuspended() string {
 	view := d.ledgerView()
 	ours := view.HeldSuspended()
 	if len(ours) == 0 {
@@ -76,12 +88,8 @@ func (d *decision) describeSuspended() string {
 	if len(ours) > 1 {
 		stay = "stay"
 	}
-	note := fmt.Sprintf("%s %s suspended, because the zones are out of balance (%s) and the process would terminate nodes without a drain",
+	return fmt.Sprintf("%s %s suspended, because the zones are out of balance (%s) and the process would terminate nodes without a drain",
 		strings.Join(ours, ", "), stay, formatZoneSizes(d.count.Zones))
-	if d.rec.IsResumable() && d.rec.Stopping != record.Aborted {
-		return note // the process that continues the upgrade will resume the suspended processes
-	}
-	return note + ": when the zones are even, run " + nodegroup.InfoOf(d.w.Group.Provider).ResumeCommand(d.w.Group.Name, ours)
 }
 
 // countUnavailable returns how many nodes the group is short of, compared with what it would have without the upgrade;

@@ -85,7 +85,7 @@ func (d *decision) undoUpgrade() {
 	case rested:
 		d.leftOut = append(d.leftOut, d.w.listRefused()...)
 		d.endUpgradeWith(record.Interrupted, fmt.Sprintf("%s: run %s to continue",
-			joinNotes("stopped while it was being aborted", d.describeRefused("")), nodegroup.Command("abort", d.w.Group.Name)))
+			joinNotes("stopped while it was being aborted", d.describeRefused(""), d.describeStillSuspended()), nodegroup.Command("abort", d.w.Group.Name)))
 	}
 }
 
