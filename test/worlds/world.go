@@ -15,9 +15,10 @@ import (
 const (
 	// upgradeLimit is how long an upgrade may take after the last obstacle is removed, in virtual time.
 	upgradeLimit = 48 * time.Hour
-	// maxTurns limits the turns of a process, in addition to one turn per pollInterval. A process with more turns never ends.
+	// maxTurns limits the turns of a process, in addition to one turn per pollInterval, at which upgrades look again at what they wait
+	// for. A process with more turns never ends.
 	maxTurns     = 20_000
-	pollInterval = 30 * time.Second
+	pollInterval = 5 * time.Second
 	// maxRuns is how often the user runs the command again after the last obstacle is removed.
 	maxRuns = 12
 	// maxRunsWithoutCalm is how often the user runs the command if the obstacles are never removed.
