@@ -145,7 +145,7 @@ func (d *decision) beginOperation() (done bool) {
 	case toTarget && (op.State == nodegroup.OperationRunning || mayBeOurs):
 		known.ID = op.ID
 		return true
-	case op.State == nodegroup.OperationRunning && d.rec.Rollback && op.ID == known.Before:
+	case op.State == nodegroup.OperationRunning && d.rec.Rollback && op.To.ID == d.rec.Previous.ID:
 		d.cancelForRollback(op)
 		return false
 	case op.State == nodegroup.OperationRunning && op.IsUpgrade():
@@ -175,8 +175,8 @@ func (d *decision) beginOperation() (done bool) {
 	return false
 }
 
-// cancelForRollback asks the cloud to cancel the operation that is to be taken back, because a cloud takes back only an
-// operation that has ended (GKE API). If the cloud refuses permanently, the rollback stops.
+// cancelForRollback asks the cloud to cancel the operation that is to be taken back, whoever began it, because a cloud takes
+// back only an operation that has ended (GKE API). If the cloud refuses permanently, the rollback stops.
 func (d *decision) cancelForRollback(op *nodegroup.Operation) {
 	cancel := nodegroup.CancelOperation{Operation: op.ID}
 	if last := d.lastAttempt(cancel); last.Outcome == nodegroup.OutcomeFatal && !last.InFlight {
@@ -229,9 +229,17 @@ func (d *decision) delegateAction() nodegroup.Delegate {
 		kind = fmt.Sprintf("%s-%d-%d", kind, width.MaxUnavailable, width.MaxSurge)
 	}
 	return nodegroup.Delegate{
-		To: d.rec.Target, Force: force, Width: width, Rollback: d.rec.Rollback,
+		To: d.rec.Target, Force: force, Width: width, Rollback: d.takesBackOperation(),
 		Token: ledger.Token(d.rec.Run, kind, d.rec.Delegation.Attempt), Etag: d.etag(),
 	}
+}
+
+// takesBackOperation reports whether the upgrade is a rollback and the newest operation is what it takes back: an upgrade to the
+// newer revision that was cancelled or failed. A rollback of any other operation would go elsewhere.
+func (d *decision) takesBackOperation() bool {
+	op := d.newestOperation()
+	ended := op.State == nodegroup.OperationCancelled || op.State == nodegroup.OperationFailed
+	return d.rec.Rollback && ended && op.To.ID == d.rec.Previous.ID
 }
 
 // etag returns the version of the group's settings in the current reading.

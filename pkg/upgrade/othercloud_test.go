@@ -239,7 +239,30 @@ func TestRollbackCancelsOperationAndThenStartsRollback(t *testing.T) {
 	}
 }
 
-// TestRollbackStopsIfCancellationIsRefused: it also leaves an operation alone that somebody else has begun since.
+// TestFailedRollbackIsNotTakenBack: after the cloud's rollback failed, the group is moved to the older revision by an upgrade, because
+// to take the failed rollback back would move it to the newer one.
+func TestFailedRollbackIsNotTakenBack(t *testing.T) {
+	s := rollingBack(t)
+	s.showsRolling("u1", nodegroup.OperationCancelled, "2")
+	s.next()
+	s.showsRolling("u2", nodegroup.OperationRunning, "1")
+	s.next()
+	s.showsRolling("u2", nodegroup.OperationFailed, "1")
+	s.next()
+	if s.Record.Result == "" {
+		s.next()
+	}
+	s.again()
+	step := s.next()
+	if len(step.Actions) == 0 {
+		step = s.next()
+	}
+	if started := step.Actions[0].(nodegroup.Delegate); started.Rollback || started.To.ID != revisionOf("1").ID {
+		t.Errorf("%+v", started)
+	}
+}
+
+// TestRollbackStopsIfCancellationIsRefused: it also leaves an operation to another revision alone.
 func TestRollbackStopsIfCancellationIsRefused(t *testing.T) {
 	s := rollingBack(t)
 	s.showsRolling("u1", nodegroup.OperationRunning, "2")
@@ -250,7 +273,7 @@ func TestRollbackStopsIfCancellationIsRefused(t *testing.T) {
 		t.Errorf("%s: %s", step.Record.Result, step.Record.Message)
 	}
 	s = rollingBack(t)
-	s.showsRolling("u9", nodegroup.OperationRunning, "2")
+	s.showsRolling("u9", nodegroup.OperationRunning, "3")
 	s.next()
 	if step := s.next(); step.Record.Result != record.Paused || len(step.Actions) > 0 || !strings.Contains(step.Record.Message, "which another process started") {
 		t.Errorf("%s: %s, %v", step.Record.Result, step.Record.Message, step.Actions)
