@@ -177,8 +177,11 @@ func (r *rules) checkDelegated(p *process, w *upgrade.World, step *upgrade.Step)
 }
 
 // checkCancel checks that the upgrade cancels only the operation that it follows, only after a user requested a pause, and only if the
-// cloud can cancel operations.
+// cloud can cancel operations. A rollback cancels only an operation to the revision that it takes back.
 func (r *rules) checkCancel(w *upgrade.World, step *upgrade.Step, cancel nodegroup.CancelOperation) {
+	if op := w.Group.Managed.Operation; step.Record.Rollback && op.ID == cancel.Operation && op.To.ID == step.Record.Previous.ID && r.c.plan.isOtherCloud() {
+		return
+	}
 	if followed := step.Record.Delegation; !r.c.plan.isOtherCloud() || w.Asked.Verb != record.VerbPause || followed == nil || followed.ID != cancel.Operation {
 		r.fail("delegated", "%s, and the request is %+v of the record %+v", cancel, w.Asked, followed)
 	}
@@ -204,6 +207,7 @@ func (r *rules) checkOperationStart(p *process, w *upgrade.World, start nodegrou
 	if stored.Run == "" || stored.Delegation == nil || !strings.HasSuffix(start.Token, fmt.Sprintf("-%d", stored.Delegation.Attempt)) || !strings.HasPrefix(start.Token, stored.Run+"-") {
 		r.fail("I7", "%s with token %s, which is not in the record: %+v", start, start.Token, stored.Delegation)
 	}
+	start.Etag = "" // the same request rests on the newest reading
 	if before, used := r.delegations.requestOf[start.Token]; used && before != start {
 		r.fail("I10", "token %s is sent for %+v, but was sent for %+v before", start.Token, start, before)
 	}

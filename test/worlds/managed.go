@@ -27,8 +27,9 @@ const (
 // operation is a change of the group that its cloud carries out by itself: an upgrade to a revision, or a change of the configuration.
 type operation struct {
 	id, token string
-	// revision is the new revision; "" for a change of the configuration.
+	// revision is the new revision; "" for a change of the configuration. from is the revision of the group before.
 	revision  string
+	from      string
 	force     bool
 	state     nodegroup.OperationState
 	code      string
@@ -38,6 +39,8 @@ type operation struct {
 	// hidden is true while readings do not show the operation. hiddenAt is when they first stopped showing it.
 	hidden   bool
 	hiddenAt time.Time
+	// before contains the instances from before the operation, for whose nodes it does not wait.
+	before map[string]bool
 	// waitsForNodesSince is the time since when the operation waits for new nodes.
 	waitsForNodesSince time.Time
 	// drainingSince is, by instance, the time since when the operation drains it. emptySince is the time since when it has no pods.
@@ -46,8 +49,12 @@ type operation struct {
 
 func (o *operation) isRunning() bool { return o.state == nodegroup.OperationRunning }
 
-// delegate starts an operation for a request to upgrade the group. A request with a known token starts no second operation.
+// delegate starts an operation for a request to upgrade the group. EKS starts no second operation for a known token. The other cloud
+// has no tokens: it refuses a request with an old etag.
 func (c *cluster) delegate(a nodegroup.Delegate) error {
+	if c.plan.isOtherCloud() {
+		return c.delegateByEtag(a)
+	}
 	for _, op := range c.cloud.operations {
 		if op.token != a.Token {
 			continue
@@ -65,6 +72,42 @@ func (c *cluster) delegate(a nodegroup.Delegate) error {
 	}
 	c.startOperation(operation{revision: a.To.ID, force: a.Force, token: a.Token})
 	return nil
+}
+
+// delegateByEtag starts an operation of the other cloud. A rollback goes back to the revision from before the last upgrade, if that was
+// cancelled or failed. It changes nothing if the last upgrade succeeded.
+func (c *cluster) delegateByEtag(a nodegroup.Delegate) error {
+	switch {
+	case c.drawFault(Forbidden):
+		return errCloud(nodegroup.OutcomeFatal, "not authorized (forbidden)")
+	case c.runningOperation() != nil:
+		return errCloud(nodegroup.OutcomeLater, "the cluster is running an incompatible operation")
+	case a.Etag != c.etag() && !a.Rollback:
+		return errCloud(nodegroup.OutcomeMoved, "the etag is not the current one (ABORTED)")
+	}
+	to := a.To.ID
+	for _, op := range c.cloud.operations {
+		switch {
+		case !a.Rollback || op.revision == "":
+		case op.state == nodegroup.OperationSucceeded:
+			to = op.revision
+		default:
+			to = op.from
+		}
+	}
+	c.startOperation(operation{revision: to, force: a.Force, token: a.Token})
+	return nil
+}
+
+// etag returns the version of the group's settings. Each start and each end of an operation changes it.
+func (c *cluster) etag() string {
+	changes := len(c.cloud.operations)
+	for _, op := range c.cloud.operations {
+		if !op.isRunning() {
+			changes++
+		}
+	}
+	return fmt.Sprintf("e%d", changes)
 }
 
 // cancelOperation ends an operation up to a minute after the request. Nodes that are being drained may become schedulable again.
@@ -99,7 +142,11 @@ func (c *cluster) runningOperation() *operation {
 func (c *cluster) startOperation(o operation) {
 	op := &o
 	op.id, op.state, op.began, op.shownFrom = fmt.Sprintf("u%d", len(c.cloud.operations)+1), nodegroup.OperationRunning, c.now, c.now
-	op.drainingSince, op.emptySince = map[string]time.Time{}, map[string]time.Time{}
+	op.from = c.cloud.pointed
+	op.drainingSince, op.emptySince, op.before = map[string]time.Time{}, map[string]time.Time{}, map[string]bool{}
+	for id := range c.cloud.instances {
+		op.before[id] = true
+	}
 	if c.drawFault(OperationHidden) {
 		op.shownFrom = c.now.Add(c.drawUpTo(2 * time.Minute))
 	}
@@ -218,13 +265,13 @@ func (c *cluster) advanceOperation(op *operation) {
 	c.after(operationTick, func() { c.advanceOperation(op) })
 }
 
-// areNewNodesUp reports whether the group has its full size, and all nodes of the operation's revision are Ready and labelled (EKS
-// E26, E27).
+// areNewNodesUp reports whether the group has its full size, and all nodes that were launched since the operation began are Ready and
+// labelled (EKS E26, E27).
 func (c *cluster) areNewNodesUp(op *operation) bool {
 	living := c.cloud.liveInstances()
 	return len(living) >= c.cloud.desired && !slices.ContainsFunc(living, func(i *instance) bool {
 		node := c.nodes[c.nodeNameOf(i)]
-		return i.revision == op.revision && (node == nil || !isNodeReady(node) || node.Labels[imageLabel] == "")
+		return i.revision == op.revision && !op.before[i.id] && (node == nil || !isNodeReady(node) || node.Labels[imageLabel] == "")
 	})
 }
 
@@ -325,7 +372,7 @@ func (c *cluster) managedGroup() *nodegroup.Managed {
 	}
 	if r := &c.plan.Request; c.plan.isOtherCloud() {
 		m.MaxSurge, m.SurgeCoversUnavailable, m.DrainTimeout, m.Settle = nodegroup.Quantity{N: r.Surge}, false, r.DrainTimeout.Duration, r.Settle.Duration
-		m.DrawsNodes, m.DeletesRest, m.TakesWidth, m.Cancels, m.ChangeWidth = false, true, true, true, ""
+		m.DrawsNodes, m.DeletesRest, m.TakesWidth, m.Cancels, m.RollsBack, m.ChangeWidth, m.Etag = false, true, true, true, true, "", c.etag()
 	}
 	for _, op := range c.cloud.operations {
 		if op.shownFrom.After(c.now) || op.hidden {
