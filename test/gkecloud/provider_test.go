@@ -18,11 +18,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/gkecloud"
 )
 
-// memory keeps Nodes without an API server. Its Nodes have no pods. A drain waits until hold is closed.
+// memory keeps Nodes without an API server. Its Nodes have no pods. A drain sends to begun, and waits until hold is closed.
 type memory struct {
-	mu    sync.Mutex
-	nodes map[string]*corev1.Node
-	hold  chan struct{}
+	mu          sync.Mutex
+	nodes       map[string]*corev1.Node
+	begun, hold chan struct{}
 }
 
 func (m *memory) Boot(_ context.Context, machine awscloud.Machine) error {
@@ -43,6 +43,10 @@ func (m *memory) DeleteNode(_ context.Context, name string) error {
 }
 
 func (m *memory) Drain(ctx context.Context, _ string, _ time.Duration) error {
+	select {
+	case m.begun <- struct{}{}:
+	default: // nobody waits for another one
+	}
 	select {
 	case <-m.hold:
 		return nil
@@ -71,7 +75,7 @@ func (m *memory) list() (nodes []*corev1.Node) {
 // open starts a stand-in with a pool of two nodes, and the provider for it.
 func open(t *testing.T, o gkecloud.Options) (*gkecloud.Cloud, *gke.Provider, *memory) {
 	t.Helper()
-	nodes := &memory{nodes: map[string]*corev1.Node{}, hold: make(chan struct{})}
+	nodes := &memory{nodes: map[string]*corev1.Node{}, begun: make(chan struct{}, 1), hold: make(chan struct{})}
 	o.Nodes, o.Drainer, o.Boot, o.Delete = nodes, nodes, time.Nanosecond, time.Nanosecond
 	standIn, err := gkecloud.Start(t.Context(), o)
 	if err != nil {
@@ -188,6 +192,7 @@ func TestCancelledOperationEndsAfterTheNodesThatHaveBegun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	<-nodes.begun
 	cancel := nodegroup.CancelOperation{Operation: id}
 	if err := provider.Do(t.Context(), "workers", cancel); err != nil {
 		t.Fatal(err)
