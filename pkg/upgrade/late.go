@@ -198,9 +198,11 @@ func (d *decision) patienceForRoom(inFlight int) (patience time.Duration, ends b
 }
 
 // ownersPatience is patienceForRoom for a group whose owner replaces each removed node. While no node is in flight or
-// missing, no replacement is expected, because the start of the next node may have to wait for this pod.
+// missing, no replacement is expected, because the start of the next node may have to wait for this pod. A node that the
+// owner has brought and that takes no pods yet is not missing: it may take them within the boot timeout.
 func (d *decision) ownersPatience(inFlight int, lacking bool) (patience time.Duration, ends bool) {
-	moving := inFlight > 0 || (lacking && len(d.count.pending) > 0)
+	missing := d.countUnavailable() > d.count.Fresh-d.count.Usable
+	moving := inFlight > 0 || (missing && len(d.count.pending) > 0)
 	if (moving || lacking) && d.rec.Request.WaitReplacement {
 		return d.rec.Request.BootTimeout.Duration, !moving
 	}
