@@ -141,20 +141,12 @@ func (d *decision) beginOperation() (done bool) {
 	wasOver := op.Began.Before(known.Newest)
 	known.Newest = op.Began
 	toTarget, mayBeOurs := op.To.ID == d.rec.Target.ID, op.ID != known.Before && !wasOver && !op.Began.Before(known.NotBefore)
-	switch {
-	case toTarget && (op.State == nodegroup.OperationRunning || mayBeOurs):
+	switch running := op.State == nodegroup.OperationRunning; {
+	case toTarget && (running || mayBeOurs):
 		known.ID = op.ID
 		return true
-	case op.State == nodegroup.OperationRunning && d.rec.Rollback && op.To.ID == d.rec.Previous.ID:
-		d.cancelForRollback(op)
-		return false
-	case op.State == nodegroup.OperationRunning && op.IsUpgrade():
-		d.stopUpgradeWith(record.Paused, fmt.Sprintf("%s is running %s to %s, which another process started: follow it with %s -w, and run the command again when it has finished",
-			d.managerName(), d.operationName(op.ID), op.To.Name, nodegroup.Command("status", d.w.Group.Name)))
-		return false
-	case op.State == nodegroup.OperationRunning:
-		d.pollCloudSoon(fmt.Sprintf("%s to finish %s (%s)", d.managerName(), d.operationName(op.ID), op.Kind))
-		d.pauseUnbegun()
+	case running:
+		d.awaitOtherOperation(op)
 		return false
 	}
 	if op.ID != known.Before {
@@ -173,6 +165,21 @@ func (d *decision) beginOperation() (done bool) {
 		d.addAction(start)
 	}
 	return false
+}
+
+// awaitOtherOperation waits for the end of a running operation that does not go to the upgrade's target. A rollback cancels the
+// operation that it takes back. An upgrade to another revision stops this one, because a person must decide.
+func (d *decision) awaitOtherOperation(op *nodegroup.Operation) {
+	switch {
+	case d.rec.Rollback && op.To.ID == d.rec.Previous.ID:
+		d.cancelForRollback(op)
+	case op.IsUpgrade():
+		d.stopUpgradeWith(record.Paused, fmt.Sprintf("%s is running %s to %s, which another process started: follow it with %s -w, and run the command again when it has finished",
+			d.managerName(), d.operationName(op.ID), op.To.Name, nodegroup.Command("status", d.w.Group.Name)))
+	default:
+		d.pollCloudSoon(fmt.Sprintf("%s to finish %s (%s)", d.managerName(), d.operationName(op.ID), op.Kind))
+		d.pauseUnbegun()
+	}
 }
 
 // cancelForRollback asks the cloud to cancel the operation that is to be taken back, whoever began it, because a cloud takes
@@ -235,11 +242,12 @@ func (d *decision) delegateAction() nodegroup.Delegate {
 }
 
 // takesBackOperation reports whether the upgrade is a rollback and the newest operation is what it takes back: an upgrade to the
-// newer revision that was cancelled or failed. A rollback of any other operation would go elsewhere.
+// newer revision that was cancelled or failed. The cloud goes back to the revision that the group had before. A rollback of any
+// other operation, or to any other revision, is an upgrade to its target.
 func (d *decision) takesBackOperation() bool {
 	op := d.newestOperation()
 	ended := op.State == nodegroup.OperationCancelled || op.State == nodegroup.OperationFailed
-	return d.rec.Rollback && ended && op.To.ID == d.rec.Previous.ID
+	return d.rec.Rollback && ended && op.To.ID == d.rec.Previous.ID && d.rec.Target.ID == d.rec.OriginalRevision().ID
 }
 
 // etag returns the version of the group's settings in the current reading.

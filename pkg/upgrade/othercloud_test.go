@@ -262,6 +262,16 @@ func TestFailedRollbackIsNotTakenBack(t *testing.T) {
 	}
 }
 
+// TestRollbackToAnotherRevisionIsAnUpgrade: the cloud goes back only to the revision that the group had before.
+func TestRollbackToAnotherRevisionIsAnUpgrade(t *testing.T) {
+	s := rollingBack(t)
+	s.Record.Target, s.Group.Wanted = revisionOf("0"), revisionOf("0")
+	s.showsRolling("u1", nodegroup.OperationCancelled, "2")
+	if started := s.next().Actions[0].(nodegroup.Delegate); started.Rollback || started.To.ID != revisionOf("0").ID {
+		t.Errorf("%+v", started)
+	}
+}
+
 // TestRollbackStopsIfCancellationIsRefused: it also leaves an operation to another revision alone.
 func TestRollbackStopsIfCancellationIsRefused(t *testing.T) {
 	s := rollingBack(t)
