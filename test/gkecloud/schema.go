@@ -44,7 +44,7 @@ func (d discovery) check(name string, object map[string]any) error {
 	for field, value := range object {
 		p, ok := known.Properties[field]
 		if !ok {
-			return fmt.Errorf("Invalid JSON payload received. Unknown name %q at %s: Cannot find field.", field, name) //nolint:staticcheck // GKE's text
+			return fmt.Errorf("unknown name %q at %s: cannot find field", field, name)
 		}
 		if err := d.checkValue(p, value); err != nil {
 			return fmt.Errorf("%s.%s: %w", name, field, err)
