@@ -58,7 +58,8 @@ const long = `Replace the nodes of a node group with current ones, from the clie
 
 New nodes are added first. The outdated nodes are fenced (cordoned and tainted
 NoSchedule), drained at most --max-unavailable at a time within every
-PodDisruptionBudget, and terminated. Then the extra nodes are removed again.
+PodDisruptionBudget, and terminated. Then the extra nodes are removed again. For
+EKS managed groups and GKE pools the command starts EKS's or GKE's own upgrade.
 
 Without a group, the command lists the node groups of the cluster. It changes
 nothing before you confirm or pass --yes, and nothing at all with --dry-run.`

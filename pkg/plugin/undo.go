@@ -111,7 +111,8 @@ group's maximum size, resumes suspended processes, and restores the group's
 revision if the upgrade changed it. Replaced nodes stay replaced. If another
 process runs the upgrade, it is stopped first. Abort prints what it could not
 undo, and why. After an upgrade has ended, abort releases nodes that have become
-current and are still fenced.`,
+current and are still fenced. An upgrade that EKS or GKE carries out continues
+there: abort only forgets it.`,
 		afterEnd: true,
 		run:      abortUpgrade,
 	})
