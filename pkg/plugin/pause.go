@@ -19,7 +19,8 @@ func newPauseCommand(f *flags) *cobra.Command {
 		long: `Pause a running upgrade and wait until it has stopped. Nodes that are being
 replaced are finished first. Ctrl-C ends the wait, but not the pause. If no
 process runs the upgrade, it is marked as paused at once. Only resume continues
-it. For a GKE node pool, pause cancels GKE's operation. EKS cannot pause.`,
+it. The process that upgrades a GKE node pool cancels GKE's operation. Without
+that process the pause is refused. EKS cannot pause.`,
 		needs: record.VerbPause,
 		run:   pauseUpgrade,
 	})
