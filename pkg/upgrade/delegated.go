@@ -421,7 +421,7 @@ func (d *decision) explainFailure(op *nodegroup.Operation) string {
 
 // watchDrains finds out which nodes the cloud is draining, because the cloud does not show that. It names the pods that
 // the cloud cannot evict (containers-roadmap#1282). A node counts as draining once a pod has been evicted from it after
-// it was cordoned. The cloud drains a fixed number of nodes at once (EKS E05). While fewer drains are seen, the cloud
+// it was cordoned. The cloud drains a fixed number of nodes at once (EKS E05, GKE G12). While fewer drains are seen, the cloud
 // may be waiting for the pods of any cordoned node, so it names those, too.
 func (d *decision) watchDrains() {
 	known, draining := d.rec.Delegation, map[string]time.Time{}
@@ -445,7 +445,7 @@ func (d *decision) watchDrains() {
 		switch since, seen := draining[m.Name()]; {
 		case seen:
 			d.blockPods(m, since.Add(d.rec.Request.DrainTimeout.Duration))
-		case len(draining) < d.rec.Request.MaxUnavailable:
+		case len(draining) < d.rec.Request.Window:
 			d.blockPods(m, time.Time{})
 		}
 	}

@@ -247,8 +247,7 @@ func TestDelegateDetectsDrainFromEvictedPods(t *testing.T) {
 func TestDelegateNamesPodsThatMayBlockConcurrentDrains(t *testing.T) {
 	for width, want := range map[int]int{1: 0, 2: 1} {
 		s := following(t, old("old-a-1", build.Pod("free", build.App("free"))), old("old-b-1", build.Pod("web-1", build.App("web"))))
-		s.Request.MaxUnavailable = width
-		s.Record.Request.MaxUnavailable = width
+		s.Request.Window, s.Record.Request.Window = width, width
 		s.budgets(build.Budget("web", build.Counts(1, 1, 1)))
 		for _, name := range []string{"old-a-1", "old-b-1"} {
 			s.mark(name, func(n *corev1.Node) { n.Spec.Unschedulable = true })

@@ -5,9 +5,12 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
 // otherManaged returns the properties of a made-up cloud that differs from EKS in every property.
@@ -295,4 +298,20 @@ func TestPauseOfEKSUpdateIsRefused(t *testing.T) {
 	s := following(t, old("old-a-1"))
 	err := upgrade.Allows(&s.Record, record.VerbPause)
 	checkError(t, err, "EKS cannot pause an update: it runs until it has finished, or until a node cannot be drained")
+}
+
+// TestOtherCloudNamesPodsOfNodesThatItAddsFirst: a cloud that only adds nodes first drains nodes although none may be unavailable. Its
+// budgets may prevent the first eviction (GKE G10, G15).
+func TestOtherCloudNamesPodsOfNodesThatItAddsFirst(t *testing.T) {
+	s := followingOther(t)
+	for _, r := range []*record.Request{&s.Request, &s.Record.Request} {
+		r.MaxUnavailable, r.Surge, r.Window = 0, 1, 1
+	}
+	s.at("old-a-1").Pods = append(s.at("old-a-1").Pods, build.Pod("web-1", build.App("web")))
+	s.budgets(build.Budget("web", build.Counts(1, 1, 1)))
+	s.mark("old-a-1", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	s.pass(time.Second)
+	if step := s.next(); len(step.Blocked) != 1 || step.Blocked[0].Node != "old-a-1" || !step.Blocked[0].Until.IsZero() {
+		t.Errorf("blocked: %v", step.Blocked)
+	}
 }
