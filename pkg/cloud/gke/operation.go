@@ -12,7 +12,8 @@ import (
 )
 
 // chooseOperation returns the operation that decides what can be done with the pool: the running one that concerns the pool or, if
-// none runs, the newest upgrade of the pool. It returns nil if there is neither.
+// none runs, the newest upgrade of the pool. It returns nil if there is neither. A running upgrade of the pool is chosen before other
+// running operations, such as a repair of a node or an upgrade of the control plane, because these do not show that it has ended.
 func chooseOperation(pool container.PoolName, operations []container.Operation) *container.Operation {
 	concerning := slices.DeleteFunc(slices.Clone(operations), func(op container.Operation) bool {
 		target, known := container.ParseTarget(op.TargetLink)
@@ -22,7 +23,7 @@ func chooseOperation(pool container.PoolName, operations []container.Operation) 
 		return nil
 	}
 	newest := slices.MaxFunc(concerning, func(a, b container.Operation) int {
-		return cmp.Or(compareBools(!isOver(&a), !isOver(&b)), a.StartTime.Compare(b.StartTime.Time), strings.Compare(a.Name, b.Name))
+		return cmp.Or(compareBools(!isOver(&a), !isOver(&b)), compareBools(isUpgradeOfPool(&a), isUpgradeOfPool(&b)), a.StartTime.Compare(b.StartTime.Time), strings.Compare(a.Name, b.Name))
 	})
 	return &newest
 }
@@ -69,7 +70,8 @@ func describeOperation(name container.PoolName, op *container.Operation, target 
 	return described
 }
 
-// stateOf returns the state of an operation. GKE reports a cancelled operation as done, with a text that it was aborted.
+// stateOf returns the state of an operation. GKE reports a cancelled operation as done, with a text that it was aborted. A failed one
+// may have only a text and no error (terraform-provider-google#291).
 func stateOf(op *container.Operation) nodegroup.OperationState {
 	const codeCancelled, codeAborted = 1, 10 // of google.rpc.Code
 	switch {
@@ -77,7 +79,7 @@ func stateOf(op *container.Operation) nodegroup.OperationState {
 		return nodegroup.OperationRunning
 	case op.Error != nil && (op.Error.Code == codeCancelled || op.Error.Code == codeAborted), strings.HasPrefix(op.StatusMessage, "Operation was aborted"):
 		return nodegroup.OperationCancelled
-	case op.Error != nil:
+	case op.Error != nil, op.StatusMessage != "":
 		return nodegroup.OperationFailed
 	}
 	return nodegroup.OperationSucceeded
@@ -90,7 +92,7 @@ func describeStage(op *container.Operation, pool *container.NodePool, now time.T
 		return ""
 	}
 	var parts []string
-	if done, total := findMetric(op.Progress, "nodes done"), findMetric(op.Progress, "nodes total"); total != nil && total.IntValue != nil {
+	if done, total := findMetric(op.Progress, "NODES_DONE"), findMetric(op.Progress, "NODES_TOTAL"); total != nil && total.IntValue != nil {
 		finished := int64(0)
 		if done != nil && done.IntValue != nil {
 			finished = *done.IntValue
@@ -125,13 +127,14 @@ func explainPhase(info *container.BlueGreenInfo, now time.Time) string {
 	return text
 }
 
-// findMetric returns the metric with the name, nil if the progress or one of its stages has none.
+// findMetric returns the metric with the name, nil if the progress or one of its stages has none. GKE's documentation calls a metric
+// "nodes total", and its answers call it "NODES_TOTAL".
 func findMetric(progress *container.OperationProgress, name string) *container.Metric {
 	if progress == nil {
 		return nil
 	}
 	for i := range progress.Metrics {
-		if strings.EqualFold(progress.Metrics[i].Name, name) {
+		if strings.EqualFold(strings.ReplaceAll(progress.Metrics[i].Name, " ", "_"), name) {
 			return &progress.Metrics[i]
 		}
 	}
@@ -157,20 +160,27 @@ func findTarget(op *container.Operation, pool *container.NodePool, upgrades []co
 	if info := blueGreenInfo(pool); !isOver(op) && info != nil && info.GreenPoolVersion != "" {
 		return info.GreenPoolVersion
 	}
-	// GKE does not say which upgrade is the operation's. It begins at most this long before or after the operation.
-	const tolerance = time.Minute
+	if op.StartTime.IsZero() {
+		return ""
+	}
+	// GKE does not say which upgrade is the operation's. It is the one that began next to it, at most this long before or after.
+	target, nearest := "", time.Minute
 	for _, u := range upgrades {
-		if apart := u.StartTime.Sub(op.StartTime.Time).Abs(); apart <= tolerance && u.TargetVersion != "" {
-			return u.TargetVersion
+		if apart := u.StartTime.Sub(op.StartTime.Time).Abs(); apart <= nearest && u.TargetVersion != "" {
+			target, nearest = u.TargetVersion, apart
 		}
 	}
-	return ""
+	return target
 }
 
 // explainFailedOperation returns the code of the failure, one line with its cause and remedy, and the step that failed.
 func explainFailedOperation(op *container.Operation) (code, text string, cause nodegroup.FailureCause) {
-	code = codeName(op.Error.Code)
-	message := cmp.Or(op.Error.Message, op.StatusMessage, "GKE gives no reason")
+	status := container.Status{Code: 2} // UNKNOWN, if GKE gives only a text
+	if op.Error != nil {
+		status = *op.Error
+	}
+	code = codeName(status.Code)
+	message := cmp.Or(status.Message, op.StatusMessage, "GKE gives no reason")
 	lower := strings.ToLower(message)
 	for _, known := range failures() {
 		if slices.ContainsFunc(known.parts, func(part string) bool { return strings.Contains(lower, part) }) {

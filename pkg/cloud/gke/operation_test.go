@@ -23,7 +23,7 @@ func operationAt(minute int, name, pool string, kind container.OperationType, st
 }
 
 func TestRunningOperationOfPoolOrClusterIsChosenBeforeNewestUpgrade(t *testing.T) {
-	const upgrade, resize, master = container.OperationUpgradeNodes, container.OperationSetNodePoolSize, container.OperationUpgradeMaster
+	const upgrade, resize, master, repair = container.OperationUpgradeNodes, container.OperationSetNodePoolSize, container.OperationUpgradeMaster, container.OperationAutoRepairNodes
 	done, running := container.OperationDone, container.OperationRunning
 	for name, c := range map[string]struct {
 		operations []container.Operation
@@ -35,6 +35,8 @@ func TestRunningOperationOfPoolOrClusterIsChosenBeforeNewestUpgrade(t *testing.T
 		"a resize that is over":             {[]container.Operation{operationAt(1, "a", "workers", upgrade, done), operationAt(3, "b", "workers", resize, done)}, "a"},
 		"a resize that runs":                {[]container.Operation{operationAt(4, "a", "workers", upgrade, done), operationAt(3, "b", "workers", resize, running)}, "b"},
 		"the control plane's upgrade":       {[]container.Operation{operationAt(1, "a", "", master, running)}, "a"},
+		"a repair during an upgrade":        {[]container.Operation{operationAt(1, "a", "workers", upgrade, running), operationAt(3, "b", "workers", repair, running)}, "a"},
+		"the control plane's, before one":   {[]container.Operation{operationAt(3, "a", "", master, running), operationAt(1, "b", "workers", upgrade, container.OperationPending)}, "b"},
 		"an operation of an unknown status": {[]container.Operation{operationAt(1, "a", "workers", upgrade, "NEW"), operationAt(3, "b", "workers", upgrade, done)}, "a"},
 	} {
 		got := ""
@@ -52,14 +54,14 @@ func TestStateOfOperation(t *testing.T) {
 		op   container.Operation
 		want nodegroup.OperationState
 	}{
-		"pending":             {container.Operation{Status: container.OperationPending}, nodegroup.OperationRunning},
-		"aborting":            {container.Operation{Status: container.OperationAborting, StatusMessage: "Operation was aborted"}, nodegroup.OperationRunning},
-		"an unknown status":   {container.Operation{Status: "NEW"}, nodegroup.OperationRunning},
-		"done":                {container.Operation{Status: container.OperationDone}, nodegroup.OperationSucceeded},
-		"done with a message": {container.Operation{Status: container.OperationDone, StatusMessage: "2 nodes"}, nodegroup.OperationSucceeded},
-		"cancelled":           {container.Operation{Status: container.OperationDone, StatusMessage: "Operation was aborted: by the user"}, nodegroup.OperationCancelled},
-		"cancelled by code":   {container.Operation{Status: container.OperationDone, Error: &container.Status{Code: 1}}, nodegroup.OperationCancelled},
-		"failed":              {container.Operation{Status: container.OperationDone, Error: &container.Status{Code: 8, Message: "quota"}}, nodegroup.OperationFailed},
+		"pending":                  {container.Operation{Status: container.OperationPending}, nodegroup.OperationRunning},
+		"aborting":                 {container.Operation{Status: container.OperationAborting, StatusMessage: "Operation was aborted"}, nodegroup.OperationRunning},
+		"an unknown status":        {container.Operation{Status: "NEW"}, nodegroup.OperationRunning},
+		"done":                     {container.Operation{Status: container.OperationDone}, nodegroup.OperationSucceeded},
+		"failed, only by its text": {container.Operation{Status: container.OperationDone, StatusMessage: "Failed to start node upgrade: Desired node version (1.7.0) cannot be greater than current master version (1.6.6)"}, nodegroup.OperationFailed},
+		"cancelled":                {container.Operation{Status: container.OperationDone, StatusMessage: "Operation was aborted: by the user"}, nodegroup.OperationCancelled},
+		"cancelled by code":        {container.Operation{Status: container.OperationDone, Error: &container.Status{Code: 1}}, nodegroup.OperationCancelled},
+		"failed":                   {container.Operation{Status: container.OperationDone, Error: &container.Status{Code: 8, Message: "quota"}}, nodegroup.OperationFailed},
 	} {
 		if got := stateOf(&c.op); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
@@ -76,6 +78,14 @@ func TestTargetOfUpgrade(t *testing.T) {
 	}
 	if got := findTarget(&running, &container.NodePool{}, history); got != "1.34.3-gke.1200" {
 		t.Errorf("by the history: %q", got)
+	}
+	near := append([]container.UpgradeDetails{{TargetVersion: "1.33.8-gke.1", StartTime: container.Time{Time: running.StartTime.Add(-40 * time.Second)}}}, history...)
+	if got := findTarget(&running, &container.NodePool{}, near); got != "1.34.3-gke.1200" {
+		t.Errorf("after an upgrade that was cancelled at once: %q", got)
+	}
+	pending := container.Operation{Name: "p", Status: container.OperationPending}
+	if got := findTarget(&pending, &container.NodePool{}, []container.UpgradeDetails{{TargetVersion: "1.33.8-gke.1"}}); got != "" {
+		t.Errorf("neither has a time: %q", got)
 	}
 	if got := findTarget(&running, &container.NodePool{Version: "1.35.0-gke.1"}, history[:1]); got != "" {
 		t.Errorf("by another upgrade's history: %q", got)
@@ -96,6 +106,10 @@ func TestStageIsShownInGKEsNumbers(t *testing.T) {
 	op := operationAt(1, "a", "workers", container.OperationUpgradeNodes, container.OperationRunning)
 	op.Progress = &container.OperationProgress{Stages: []container.OperationProgress{{Metrics: []container.Metric{{Name: "nodes done", IntValue: &done}, {Name: "nodes total", IntValue: &total}}}}}
 	if got := describeStage(&op, &container.NodePool{}, now); got != "3 of 10 nodes done" {
+		t.Error(got)
+	}
+	op.Progress = &container.OperationProgress{Metrics: []container.Metric{{Name: "NODES_TOTAL", IntValue: &total}}} // of a real answer: magic-modules#5671
+	if got := describeStage(&op, &container.NodePool{}, now); got != "0 of 10 nodes done" {
 		t.Error(got)
 	}
 	pool := func(phase container.Phase) *container.NodePool {
@@ -135,5 +149,9 @@ func TestFailuresAreExplained(t *testing.T) {
 		if code != "INTERNAL" || !strings.Contains(text, want.says) || want.step != "" && step != want.step {
 			t.Errorf("%q: %s, %s, %q", message, code, text, step)
 		}
+	}
+	op := container.Operation{Status: container.OperationDone, StatusMessage: "Failed to start node upgrade: Desired node version (1.7.0) cannot be greater than current master version (1.6.6)"}
+	if got := describeOperation(poolName(), &op, ""); got.State != nodegroup.OperationFailed || !strings.Contains(got.Failure, "[UNKNOWN: Failed to start node upgrade") {
+		t.Errorf("only with a text: %+v", got)
 	}
 }
