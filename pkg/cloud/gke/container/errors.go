@@ -324,10 +324,14 @@ func isTemporary(code int) bool {
 
 // busyTexts are parts of the messages with which GKE refuses a request while another operation runs. The HTTP status is 400.
 // Messages seen: "Cluster is running incompatible operation operation-…", "Operation operation-… is currently upgrading cluster
-// c. Please wait and try again once it is done.", "Cluster is being updated", "Master is being updated".
+// c. Please wait and try again once it is done.", "Cluster is being updated", "Master is being updated", "Cluster is currently being
+// created, deleted, updated or repaired and cannot be updated".
 func busyTexts() []string {
-	return []string{"incompatible operation", "is currently upgrading", "is currently creating", "is being updated", "try again once it is done"}
+	return []string{"incompatible operation", "is currently upgrading", "is currently creating", "is currently being created", "is being updated", "try again once it is done"}
 }
+
+// reasonBusy is the reason of answers while another operation runs.
+const reasonBusy = "CLUSTER_ALREADY_HAS_OPERATION"
 
 // classify returns the class of an error answer.
 func (e *Error) classify() Class {
@@ -347,7 +351,7 @@ func (e *Error) classify() Class {
 	switch {
 	case e.Code >= 500:
 		return ClassUnavailable
-	case slices.ContainsFunc(busyTexts(), func(part string) bool { return strings.Contains(message, part) }):
+	case e.Reason == reasonBusy, slices.ContainsFunc(busyTexts(), func(part string) bool { return strings.Contains(message, part) }):
 		return ClassBusy
 	case e.Status == "RESOURCE_EXHAUSTED":
 		return ClassQuota

@@ -46,6 +46,18 @@ func apiErrorCases() map[string]apiErrorCase {
 			400, `{"error":{"code":400,"message":"Operation operation-1529415957904-496c7278 is currently upgrading cluster c. Please wait and try again once it is done."}}`,
 			ClassBusy, nodegroup.OutcomeLater, "wait for operation-1529415957904-496c7278, or",
 		},
+		"another operation by its reason": { // cluster-api-provider-gcp#1363
+			400, `{"error":{"code":400,"status":"FAILED_PRECONDITION","message":"Try later.","details":[` + info("CLUSTER_ALREADY_HAS_OPERATION") + `,{"requestId":"0x1"}]}}`,
+			ClassBusy, nodegroup.OutcomeLater, "wait for the cluster's running operation",
+		},
+		"a cluster that is being repaired": { // of Google's page about concurrent operations
+			400, `{"error":{"code":400,"status":"FAILED_PRECONDITION","message":"Cluster is currently being created, deleted, updated or repaired and cannot be updated."}}`,
+			ClassBusy, nodegroup.OutcomeLater, "wait for the cluster's running operation",
+		},
+		"a deletion of another pool": { // terraform-provider-google#10366
+			400, `{"error":{"code":400,"message":"Operation operation-1529415957904-496c7278 is currently deleting a node pool for cluster c. Please wait and try again once it is done."}}`,
+			ClassBusy, nodegroup.OutcomeLater, "wait for operation-1529415957904-496c7278, or",
+		},
 		"an invalid request": {
 			400, `{"error":{"code":400,"status":"INVALID_ARGUMENT","message":"Node version \"9.9\" is unsupported."}}`,
 			ClassInvalid, nodegroup.OutcomeFatal, `Node version "9.9" is unsupported (INVALID_ARGUMENT)`,
