@@ -89,15 +89,17 @@ func chooseCluster(list *container.ListClustersResponse, machine container.Insta
 // cluster's project may also be given by its number, which cannot be compared.
 func contains(name container.ClusterName, machine container.Instance) bool {
 	project := name.Project == machine.Project || strings.Trim(name.Project, "0123456789") == ""
-	return project && (name.Location == machine.Zone || name.Location == machine.Region() || strings.HasPrefix(machine.Zone, regionOf(name.Location)+"-"))
+	return project && machine.Region() == regionOf(name.Location)
 }
 
-// regionOf returns the region of a zone, or the region itself. A zonal cluster may have nodes in other zones of its region.
+// regionOf returns the region of a zone, or the region itself. A zonal cluster may have nodes in other zones of its region. A region's
+// name ends with a digit, and a zone's with a letter.
 func regionOf(location string) string {
-	if strings.Count(location, "-") < 2 {
+	last := strings.LastIndexByte(location, '-')
+	if last < 0 || strings.TrimRight(location, "0123456789") != location {
 		return location
 	}
-	return location[:strings.LastIndexByte(location, '-')]
+	return location[:last]
 }
 
 // machineOf returns the machine of the first node that is one of Compute Engine.

@@ -79,3 +79,25 @@ func TestClusterIsChosenByServerOrPools(t *testing.T) {
 		t.Errorf("a zone that does not answer: %v", err)
 	}
 }
+
+// TestMachineBelongsToClusterOfItsRegion includes zones for AI, and regions whose names have three parts.
+func TestMachineBelongsToClusterOfItsRegion(t *testing.T) {
+	for _, c := range []struct {
+		location, zone string
+		want           bool
+	}{
+		{"us-central1", "us-central1-a", true},
+		{"us-central1-b", "us-central1-a", true},
+		{"us-central1", "us-central1-ai1a", true},
+		{"us-central1-ai1a", "us-central1-a", true},
+		{"u-france-east1", "u-france-east1-b", true},
+		{"u-france-east1", "u-france-west1-b", false},
+		{"us-central1", "us-central12-a", false},
+		{"us-central2-a", "us-central1-a", false},
+	} {
+		name := container.ClusterName{Project: "acme", Location: c.location, Cluster: "main"}
+		if got := contains(name, container.Instance{Project: "acme", Zone: c.zone}); got != c.want {
+			t.Errorf("a machine in %s and a cluster in %s: %t", c.zone, c.location, got)
+		}
+	}
+}

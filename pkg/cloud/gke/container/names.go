@@ -84,8 +84,8 @@ func escapePath(segments ...string) (string, error) {
 }
 
 var (
-	projectPattern  = regexp.MustCompile(`^(?:[a-z0-9][a-z0-9.-]*:)?[a-z0-9][a-z0-9-]*$`) // a project of a domain: "example.com:project"
-	locationPattern = regexp.MustCompile(`^[a-z]+(?:-[a-z]+)+[0-9]+(?:-[a-z])?$`)
+	projectPattern  = regexp.MustCompile(`^(?:[a-z0-9][a-z0-9.-]*:)?[a-z0-9][a-z0-9-]*$`)      // a project of a domain: "example.com:project"
+	locationPattern = regexp.MustCompile(`^[a-z]+(?:-[a-z]+)+[0-9]+(?:-(?:ai[0-9]+)?[a-z])?$`) // a zone for AI: "us-central1-ai1a"
 	namePattern     = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 )
 

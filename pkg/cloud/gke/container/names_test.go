@@ -49,6 +49,8 @@ func TestParseProviderID(t *testing.T) {
 	}{
 		"gce://acme/us-central1-a/gke-prod-web-1f2e-x9z0": {Instance{"acme", "us-central1-a", "gke-prod-web-1f2e-x9z0"}, true},
 		"gce://example.com:acme/us-central1-a/n":          {Instance{"example.com:acme", "us-central1-a", "n"}, true},
+		"gce://acme/us-central1-ai1a/gke-tpu-1f2e-x9z0":   {Instance{"acme", "us-central1-ai1a", "gke-tpu-1f2e-x9z0"}, true},
+		"gce://acme/us-central1-ai1/n":                    {},
 		"aws:///eu-west-1a/i-0123":                        {},
 		"gce:///us-central1-a/n":                          {},
 		"gce://acme/us-central1-a":                        {},
@@ -68,6 +70,9 @@ func TestParseProviderID(t *testing.T) {
 	}
 	if got := (Instance{Zone: "us-central1-a"}).Region(); got != "us-central1" {
 		t.Errorf("the region is %q", got)
+	}
+	if got := (Instance{Zone: "us-central1-ai1a"}).Region(); got != "us-central1" {
+		t.Errorf("the region of a zone for AI is %q", got)
 	}
 	if got := (Instance{}).Region(); got != "" {
 		t.Errorf("the region of no zone is %q", got)
