@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 
@@ -50,12 +51,14 @@ func (p *Provider) findCluster(ctx context.Context, nodes []*corev1.Node) (conta
 	if err != nil {
 		return container.ClusterName{}, fmt.Errorf("%w; or pass --cluster-name=projects/PROJECT/locations/LOCATION/clusters/CLUSTER", err)
 	}
-	return chooseCluster(list, machine, p.options, poolsOf(nodes))
+	return chooseCluster(list, nodes, p.options)
 }
 
-// chooseCluster returns the cluster of the list that has the API server of the kubeconfig or, if none has, the only one that may have
-// the machine and has all pools of the nodes.
-func chooseCluster(list *container.ListClustersResponse, machine container.Instance, o Options, pools []string) (container.ClusterName, error) {
+// chooseCluster returns the cluster of the list that has the API server of the kubeconfig or the machines of the nodes. If none has,
+// it returns the only one that may have the nodes, by its region and its pools.
+func chooseCluster(list *container.ListClustersResponse, nodes []*corev1.Node, o Options) (container.ClusterName, error) {
+	machine, _ := machineOf(nodes)
+	pools := poolsOf(nodes)
 	var fits []container.ClusterName
 	host := ""
 	if o.Config != nil {
@@ -65,24 +68,44 @@ func chooseCluster(list *container.ListClustersResponse, machine container.Insta
 	}
 	for _, c := range list.Clusters {
 		name := container.ClusterName{Project: machine.Project, Location: c.Location, Cluster: c.Name}
+		owns, known := ownsMachines(&c, nodes)
 		switch named := o.ClusterName == "" || o.ClusterName == c.Name; {
 		case !named || !contains(name, machine):
-		case c.Endpoint != "" && c.Endpoint == host:
+		case c.Endpoint != "" && c.Endpoint == host, owns:
 			return name, nil
-		case !slices.ContainsFunc(pools, func(pool string) bool { return !hasPool(&c, pool) }):
+		case !known && !slices.ContainsFunc(pools, func(pool string) bool { return !hasPool(&c, pool) }):
 			fits = append(fits, name)
 		}
 	}
 	const remedy = "pass --cluster-name=projects/PROJECT/locations/LOCATION/clusters/CLUSTER"
+	silent := slices.IndexFunc(list.MissingZones, func(zone string) bool { return regionOf(zone) == machine.Region() })
 	switch {
+	case silent >= 0: // it may have another cluster with these pools
+		return container.ClusterName{}, fmt.Errorf("finding the cluster in GKE: zone %s did not answer, and no other is certain to have the cluster of these nodes: %s", list.MissingZones[silent], remedy)
 	case len(fits) == 1:
 		return fits[0], nil
 	case len(fits) > 1:
 		return container.ClusterName{}, fmt.Errorf("finding the cluster in GKE: clusters %s and %s both have pools of these names: %s", fits[0], fits[1], remedy)
-	case len(list.MissingZones) > 0:
-		return container.ClusterName{}, fmt.Errorf("finding the cluster in GKE: zone %s did not answer, and no other has a cluster with these pools: %s", list.MissingZones[0], remedy)
 	}
 	return container.ClusterName{}, fmt.Errorf("finding the cluster in GKE: project %s has no cluster with the pools of these nodes: %s", machine.Project, remedy)
+}
+
+// ownsMachines reports whether an instance group of the cluster has a machine of the nodes. Compute Engine names machines after their
+// group: gke-main-workers-1f2e-x9z0 is of gke-main-workers-1f2e-grp. known is false if GKE lists no group or no machine is known.
+func ownsMachines(c *container.Cluster, nodes []*corev1.Node) (owns, known bool) {
+	for _, pool := range c.NodePools {
+		for _, link := range pool.InstanceGroupURLs {
+			base, named := strings.CutSuffix(path.Base(link), "-grp")
+			for _, node := range nodes {
+				machine, isMachine := container.ParseProviderID(node.Spec.ProviderID)
+				known = known || named && isMachine
+				if named && isMachine && strings.HasPrefix(machine.Name, base+"-") {
+					return true, true
+				}
+			}
+		}
+	}
+	return false, known
 }
 
 // contains reports whether the machine may belong to the cluster: it is in the cluster's project and in its zone or region. A

@@ -47,7 +47,12 @@ func TestClusterIsNamedByUserOrKubeconfig(t *testing.T) {
 }
 
 func TestClusterIsChosenByServerOrPools(t *testing.T) {
-	machine := container.Instance{Project: "acme", Zone: "us-central1-b", Name: "gke-1"}
+	nodes := func(pools ...string) (nodes []*corev1.Node) {
+		for _, pool := range pools {
+			nodes = append(nodes, node("gce://acme/us-central1-b/gke-main-"+pool+"-1f2e-x9z0", pool))
+		}
+		return nodes
+	}
 	pools := func(names ...string) (pools []container.NodePool) {
 		for _, name := range names {
 			pools = append(pools, container.NodePool{Name: name})
@@ -60,23 +65,46 @@ func TestClusterIsChosenByServerOrPools(t *testing.T) {
 		{Name: "main", Location: "us-central1", Endpoint: "34.1.2.3", NodePools: pools("workers", "db")},
 		{Name: "twin", Location: "us-central1-b", NodePools: pools("workers", "db")},
 	}}
-	got, err := chooseCluster(list, machine, Options{Config: &rest.Config{Host: "https://34.1.2.3"}}, []string{"db", "workers"})
+	got, err := chooseCluster(list, nodes("db", "workers"), Options{Config: &rest.Config{Host: "https://34.1.2.3"}})
 	if err != nil || got.Cluster != "main" {
 		t.Errorf("by the server: %s, %v", got, err)
 	}
-	got, err = chooseCluster(list, machine, Options{ClusterName: "twin"}, []string{"db", "workers"})
+	got, err = chooseCluster(list, nodes("db", "workers"), Options{ClusterName: "twin"})
 	if err != nil || got.Cluster != "twin" || got.Location != "us-central1-b" {
 		t.Errorf("by its short name: %s, %v", got, err)
 	}
-	if _, err = chooseCluster(list, machine, Options{}, []string{"db", "workers"}); err == nil || !strings.Contains(err.Error(), "clusters/main and projects/acme/locations/us-central1-b/clusters/twin both have pools") {
+	if _, err = chooseCluster(list, nodes("db", "workers"), Options{}); err == nil || !strings.Contains(err.Error(), "clusters/main and projects/acme/locations/us-central1-b/clusters/twin both have pools") {
 		t.Errorf("two clusters: %v", err)
 	}
-	if _, err = chooseCluster(list, machine, Options{}, []string{"gpu"}); err == nil || !strings.Contains(err.Error(), "project acme has no cluster with the pools") {
+	if _, err = chooseCluster(list, nodes("gpu"), Options{}); err == nil || !strings.Contains(err.Error(), "project acme has no cluster with the pools") {
 		t.Errorf("no cluster: %v", err)
 	}
-	list.Clusters, list.MissingZones = nil, []string{"us-central1-f"}
-	if _, err = chooseCluster(list, machine, Options{}, []string{"gpu"}); err == nil || !strings.Contains(err.Error(), "zone us-central1-f did not answer") {
-		t.Errorf("a zone that does not answer: %v", err)
+	groups := func(names ...string) (pools []container.NodePool) {
+		for _, name := range names {
+			pools = append(pools, container.NodePool{Name: "workers", InstanceGroupURLs: []string{"https://www.googleapis.com/compute/v1/projects/acme/zones/us-central1-b/instanceGroupManagers/" + name}})
+		}
+		return pools
+	}
+	owned := &container.ListClustersResponse{Clusters: []container.Cluster{
+		{Name: "twin", Location: "us-central1", NodePools: groups("gke-twin-workers-3a4b-grp")},
+		{Name: "main", Location: "us-central1", NodePools: groups("gke-main-workers-9c8d-grp", "gke-main-workers-1f2e-grp")},
+	}}
+	if got, err = chooseCluster(owned, nodes("workers"), Options{}); err != nil || got.Cluster != "main" {
+		t.Errorf("by the machines: %s, %v", got, err)
+	}
+	owned.Clusters = owned.Clusters[:1]
+	if got, err = chooseCluster(owned, nodes("workers"), Options{}); err == nil {
+		t.Errorf("a cluster with the pool's name and other machines: %s", got)
+	}
+	list.Clusters, list.MissingZones = list.Clusters[3:], []string{"us-central1-f"}
+	for _, pool := range []string{"gpu", "workers"} {
+		if _, err = chooseCluster(list, nodes(pool), Options{}); err == nil || !strings.Contains(err.Error(), "zone us-central1-f did not answer") {
+			t.Errorf("a zone that does not answer: %v", err)
+		}
+	}
+	list.MissingZones = []string{"europe-west1-b"}
+	if got, err = chooseCluster(list, nodes("workers"), Options{}); err != nil || got.Cluster != "twin" {
+		t.Errorf("a zone of another region that does not answer: %s, %v", got, err)
 	}
 }
 
