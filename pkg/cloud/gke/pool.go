@@ -102,12 +102,18 @@ func refuseStrategy(name container.PoolName, pool *container.NodePool) string {
 	case settings != nil && settings.Strategy == container.StrategyBlueGreen:
 		return fmt.Sprintf("it has GKE's strategy blue-green, which this version follows but does not start: start the upgrade with %s, and follow it with %s -w",
 			upgradeCommand(name), nodegroup.Command("status", name.Pool))
+	case settings != nil && !slices.Contains([]container.Strategy{"", container.StrategyUnspecified, container.StrategySurge}, settings.Strategy):
+		return fmt.Sprintf("it has the strategy %s, which this version does not know: start the upgrade with %s, and follow it with %s -w",
+			settings.Strategy, upgradeCommand(name), nodegroup.Command("status", name.Pool))
 	}
 	return ""
 }
 
-// refuseCluster refuses pools of clusters whose nodes GKE alone upgrades.
+// refuseCluster refuses pools of clusters whose nodes GKE alone upgrades, and of those whose control plane has no version yet.
 func refuseCluster(cluster *container.Cluster) string {
+	if cluster.CurrentMasterVersion == "" {
+		return fmt.Sprintf("GKE does not report the version of its control plane (the cluster is %s): wait until the cluster is RUNNING", cluster.Status)
+	}
 	if cluster.Autopilot != nil && cluster.Autopilot.Enabled {
 		return "GKE Autopilot upgrades and replaces these nodes: upgrade the cluster or set a maintenance window"
 	}

@@ -33,14 +33,16 @@ func TestPoolIsDescribedWithItsOwnNumbers(t *testing.T) {
 func TestPoolsThatThisToolMustNotUpgradeAreRefused(t *testing.T) {
 	const where = "--cluster main --location us-central1 --project acme"
 	for name, c := range map[string]struct{ refusal, want string }{
-		"being created": {refuseStatus(&container.NodePool{Status: container.PoolProvisioning}), "still creating it"},
-		"being deleted": {refuseStatus(&container.NodePool{Status: container.PoolStopping}), "deleting it"},
-		"in error":      {refuseStatus(&container.NodePool{Status: container.PoolError, Conditions: []container.StatusCondition{{Message: "no quota"}}}), "no quota"},
-		"Autopilot":     {refuseCluster(&container.Cluster{Autopilot: &container.Autopilot{Enabled: true}}), "GKE Autopilot upgrades"},
-		"flex start":    {refuseStrategy(poolName(), &container.NodePool{Config: &container.NodeConfig{FlexStart: true}}), "within 7 days"},
-		"a queue":       {refuseStrategy(poolName(), &container.NodePool{QueuedProvisioning: &container.QueuedProvisioning{Enabled: true}}), "within 7 days"},
-		"short-lived":   {refuseStrategy(poolName(), &container.NodePool{UpgradeSettings: &container.UpgradeSettings{Strategy: container.StrategyShortLived}}), "within 7 days"},
-		"blue-green":    {refuseStrategy(poolName(), &container.NodePool{UpgradeSettings: &container.UpgradeSettings{Strategy: container.StrategyBlueGreen}}), "gcloud container clusters upgrade main --node-pool workers --location us-central1 --project acme"},
+		"being created":                          {refuseStatus(&container.NodePool{Status: container.PoolProvisioning}), "still creating it"},
+		"being deleted":                          {refuseStatus(&container.NodePool{Status: container.PoolStopping}), "deleting it"},
+		"in error":                               {refuseStatus(&container.NodePool{Status: container.PoolError, Conditions: []container.StatusCondition{{Message: "no quota"}}}), "no quota"},
+		"Autopilot":                              {refuseCluster(&container.Cluster{CurrentMasterVersion: "1.34.3-gke.1200", Autopilot: &container.Autopilot{Enabled: true}}), "GKE Autopilot upgrades"},
+		"flex start":                             {refuseStrategy(poolName(), &container.NodePool{Config: &container.NodeConfig{FlexStart: true}}), "within 7 days"},
+		"a queue":                                {refuseStrategy(poolName(), &container.NodePool{QueuedProvisioning: &container.QueuedProvisioning{Enabled: true}}), "within 7 days"},
+		"short-lived":                            {refuseStrategy(poolName(), &container.NodePool{UpgradeSettings: &container.UpgradeSettings{Strategy: container.StrategyShortLived}}), "within 7 days"},
+		"blue-green":                             {refuseStrategy(poolName(), &container.NodePool{UpgradeSettings: &container.UpgradeSettings{Strategy: container.StrategyBlueGreen}}), "gcloud container clusters upgrade main --node-pool workers --location us-central1 --project acme"},
+		"without a version of the control plane": {refuseCluster(&container.Cluster{Status: container.ClusterProvisioning}), "the cluster is PROVISIONING"},
+		"a strategy of the future":               {refuseStrategy(poolName(), &container.NodePool{UpgradeSettings: &container.UpgradeSettings{Strategy: "CANARY"}}), "the strategy CANARY, which this version does not know"},
 		"another operation": {
 			refuseOtherOperation(poolName(), &nodegroup.Operation{ID: "operation-1", Kind: "SET_NODE_POOL_SIZE", State: nodegroup.OperationRunning}),
 			"gcloud container operations wait operation-1 --location us-central1 --project acme",
@@ -52,8 +54,9 @@ func TestPoolsThatThisToolMustNotUpgradeAreRefused(t *testing.T) {
 	}
 	for name, refusal := range map[string]string{
 		"running": refuseStatus(&container.NodePool{Status: container.PoolRunning}), "reconciling": refuseStatus(&container.NodePool{Status: container.PoolReconciling}),
-		"an unknown status": refuseStatus(&container.NodePool{Status: "NEW"}), "Standard": refuseCluster(&container.Cluster{}), "surge": refuseStrategy(poolName(), &container.NodePool{}),
-		"an upgrade": refuseOtherOperation(poolName(), &nodegroup.Operation{State: nodegroup.OperationRunning, To: nodegroup.Revision{ID: "1"}}),
+		"an unknown status": refuseStatus(&container.NodePool{Status: "NEW"}), "Standard": refuseCluster(&container.Cluster{CurrentMasterVersion: "1.34.3-gke.1200"}), "surge": refuseStrategy(poolName(), &container.NodePool{}),
+		"an unspecified strategy": refuseStrategy(poolName(), &container.NodePool{UpgradeSettings: &container.UpgradeSettings{Strategy: container.StrategyUnspecified}}),
+		"an upgrade":              refuseOtherOperation(poolName(), &nodegroup.Operation{State: nodegroup.OperationRunning, To: nodegroup.Revision{ID: "1"}}),
 	} {
 		if refusal != "" {
 			t.Errorf("%s: refused: %s", name, refusal)

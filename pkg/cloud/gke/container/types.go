@@ -252,9 +252,10 @@ type Strategy string
 
 // Known values of Strategy.
 const (
-	StrategySurge      Strategy = "SURGE"
-	StrategyBlueGreen  Strategy = "BLUE_GREEN"
-	StrategyShortLived Strategy = "SHORT_LIVED"
+	StrategyUnspecified Strategy = "NODE_POOL_UPDATE_STRATEGY_UNSPECIFIED"
+	StrategySurge       Strategy = "SURGE"
+	StrategyBlueGreen   Strategy = "BLUE_GREEN"
+	StrategyShortLived  Strategy = "SHORT_LIVED"
 )
 
 // BlueGreenSettings sets how a blue-green upgrade drains the old nodes. It has one of the two policies.
