@@ -23,6 +23,8 @@ type Provider struct {
 	cluster container.ClusterName
 
 	mu sync.Mutex
+	// nodes are the nodes that New got, until the first reading of the cluster shows that it has them.
+	nodes []*corev1.Node
 	// targets has the target versions of operations: those that this process started, and those that GKE reported.
 	targets map[string]string
 }
@@ -42,8 +44,8 @@ type Options struct {
 }
 
 // New returns the provider for the cluster of the nodes. If neither the user nor the kubeconfig names the cluster in GKE, New sends one
-// request to find it. It returns an error if there are no credentials or if the cluster is not found. The error is
-// cloud.ErrOtherCluster if the cluster with that name cannot have the nodes.
+// request to find it. It returns an error if there are no credentials or if the cluster is not found. The error, or that of the first
+// reading, is cloud.ErrOtherCluster if the cluster with that name does not have the nodes.
 func New(ctx context.Context, nodes []*corev1.Node, o Options) (*Provider, error) {
 	token, err := container.FindToken(context.WithoutCancel(ctx), o.Config) // it is renewed during the whole upgrade
 	if err != nil {
@@ -53,7 +55,7 @@ func New(ctx context.Context, nodes []*corev1.Node, o Options) (*Provider, error
 	if err != nil {
 		return nil, err
 	}
-	p := &Provider{client: client, options: o, targets: map[string]string{}}
+	p := &Provider{client: client, options: o, nodes: nodes, targets: map[string]string{}}
 	p.cluster, err = p.findCluster(ctx, nodes)
 	return p, err
 }
@@ -68,6 +70,7 @@ func (p *Provider) Account(context.Context) (string, error) {
 
 // Groups implements cloud.Provider. It returns the pools that have nodes, with the control plane's version as their target.
 func (p *Provider) Groups(ctx context.Context, nodes []*corev1.Node) ([]nodegroup.Group, error) {
+	began := time.Now()
 	cluster, err := p.readCluster(ctx)
 	if err != nil {
 		return nil, err
@@ -86,7 +89,7 @@ func (p *Provider) Groups(ctx context.Context, nodes []*corev1.Node) ([]nodegrou
 		if err != nil {
 			return nil, err
 		}
-		group.Unread = append(group.Unread, unread...)
+		group.Observed, group.Unread = began, append(group.Unread, unread...)
 		groups = append(groups, group)
 	}
 	return groups, nil
@@ -94,6 +97,7 @@ func (p *Provider) Groups(ctx context.Context, nodes []*corev1.Node) ([]nodegrou
 
 // Observe implements cloud.Provider.
 func (p *Provider) Observe(ctx context.Context, ref cloud.Ref) (nodegroup.Group, error) {
+	began := time.Now()
 	cluster, err := p.readCluster(ctx)
 	if err != nil {
 		return nodegroup.Group{}, err
@@ -107,7 +111,7 @@ func (p *Provider) Observe(ctx context.Context, ref cloud.Ref) (nodegroup.Group,
 		return nodegroup.Group{}, err
 	}
 	group, err := p.describe(ctx, cluster, &cluster.NodePools[i], ref.To, operations)
-	group.Unread = append(group.Unread, unread...)
+	group.Observed, group.Unread = began, append(group.Unread, unread...)
 	return group, err
 }
 
@@ -116,7 +120,23 @@ func (p *Provider) readCluster(ctx context.Context) (*container.Cluster, error) 
 	if container.ClassOf(err) == container.ClassNotFound {
 		return nil, fmt.Errorf("%w: pass --cluster-name=projects/PROJECT/locations/LOCATION/clusters/CLUSTER", err)
 	}
-	return cluster, err
+	if err != nil {
+		return nil, err
+	}
+	return cluster, p.checkOwner(cluster)
+}
+
+// checkOwner returns an error if the first reading shows that the cluster has none of the nodes: another cluster of the region may have
+// pools of the same names. Later readings are not checked, because an upgrade replaces the nodes.
+func (p *Provider) checkOwner(cluster *container.Cluster) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if owns, known := ownsMachines(cluster, p.nodes); known && !owns {
+		return fmt.Errorf("reading cluster %s: %w: none of its instance groups has a machine of the nodes: pass --cluster-name=projects/PROJECT/locations/LOCATION/clusters/CLUSTER, or check --context",
+			p.cluster, cloud.ErrOtherCluster)
+	}
+	p.nodes = nil
+	return nil
 }
 
 // readOperations lists the operations of the cluster's location. If the user may not list them and GKE is changing no pool, unread
@@ -126,6 +146,8 @@ func (p *Provider) readOperations(ctx context.Context, cluster *container.Cluste
 	switch changing := slices.ContainsFunc(cluster.NodePools, isChanging); {
 	case err == nil && len(list.MissingZones) > 0 && changing:
 		return nil, nil, fmt.Errorf("listing the operations of %s: zone %s did not answer: run the command again", p.cluster, list.MissingZones[0])
+	case err == nil && len(list.MissingZones) > 0:
+		return list.Operations, []string{fmt.Sprintf("how the last upgrade ended may not be known: zone %s did not answer", list.MissingZones[0])}, nil
 	case err == nil:
 		return list.Operations, nil, nil
 	case container.ClassOf(err) == container.ClassDenied && !changing:
@@ -142,19 +164,17 @@ func isChanging(pool container.NodePool) bool {
 // describe returns the group of a pool. to is the user's --to, "" for the version of the control plane.
 func (p *Provider) describe(ctx context.Context, cluster *container.Cluster, pool *container.NodePool, to string, operations []container.Operation) (nodegroup.Group, error) {
 	name := container.PoolName{ClusterName: p.cluster, Pool: pool.Name}
-	now := time.Now()
 	op := chooseOperation(name, operations)
 	operation, err := p.describeNewest(ctx, name, pool, op)
 	if err != nil {
 		return nodegroup.Group{}, err
 	}
-	operation.Stage = describeStage(op, pool, now)
+	operation.Stage = describeStage(op, pool, time.Now())
 	wanted, refused, err := p.findWanted(ctx, cluster, to)
 	if err != nil {
 		return nodegroup.Group{}, err
 	}
 	group := describePool(name, pool, wanted, operation)
-	group.Observed = now
 	for _, reason := range []string{refuseCluster(cluster), refused.reason, refuseStrategy(name, pool), refuseOtherOperation(name, &operation)} {
 		if group.Refusal == "" {
 			group.Refusal = reason
