@@ -21,12 +21,15 @@ type Options struct {
 	Boot       time.Duration // from the start of a machine until its Node exists: 1s
 	NodeLimit  time.Duration // how long a new Node may take to become Ready: 1m
 	DrainLimit time.Duration // how long budgets are obeyed; it stands for an hour: 20s
+	Latency    time.Duration // of each answer: 0
 	Delete     time.Duration // how long a machine takes to end: 500ms
 
 	// GKE does not document the following. Each field chooses one of two variants.
 
 	// KeepsOldVersion makes a pool show its old version until an upgrade has ended. Otherwise it shows the new one from the start.
 	KeepsOldVersion bool
+	// FailsByText makes a failed operation have only a text, as old reports show, and no error.
+	FailsByText bool
 	// HidesTargets makes fetchNodePoolUpgradeInfo list no upgrades.
 	HidesTargets bool
 }

@@ -103,7 +103,7 @@ func (p *pool) width() (surge, unavailable int) {
 }
 
 // json returns the pool as GKE shows it.
-func (p *pool) json() map[string]any {
+func (p *pool) json(project, cluster string) map[string]any {
 	shown := map[string]any{
 		"name": p.Name, "status": p.status, "version": p.version, "etag": fmt.Sprintf("etag-%d", p.etag),
 		"config": map[string]any{"imageType": "COS_CONTAINERD", "machineType": "e2-standard-2"}, "locations": p.Zones, "initialNodeCount": p.Counts[0],
@@ -113,6 +113,11 @@ func (p *pool) json() map[string]any {
 		settings = map[string]any{"strategy": "SURGE", "maxSurge": 1}
 	}
 	shown["upgradeSettings"] = settings
+	var groups []string
+	for _, zone := range p.Zones {
+		groups = append(groups, fmt.Sprintf("https://www.googleapis.com/compute/v1/projects/%s/zones/%s/instanceGroupManagers/gke-%s-%s-grp", project, zone, cluster, p.Name))
+	}
+	shown["instanceGroupUrls"] = groups
 	return shown
 }
 

@@ -23,11 +23,16 @@ type memory struct {
 	mu          sync.Mutex
 	nodes       map[string]*corev1.Node
 	begun, hold chan struct{}
+	// broken is why no machine starts.
+	broken error
 }
 
 func (m *memory) Boot(_ context.Context, machine awscloud.Machine) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.broken != nil {
+		return m.broken
+	}
 	m.nodes[machine.Name] = &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: machine.Name, Labels: machine.Labels}, Spec: corev1.NodeSpec{ProviderID: machine.ProviderID},
 		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: machine.KubeletVersion}},
@@ -204,6 +209,77 @@ func TestCancelledOperationEndsAfterTheNodesThatHaveBegun(t *testing.T) {
 	awaitState(t, provider, nodegroup.OperationCancelled)
 	if err := provider.Do(t.Context(), "workers", cancel); outcomeOf(err) != nodegroup.OutcomeMoved {
 		t.Errorf("again: %q: %v", outcomeOf(err), err)
+	}
+}
+
+// TestUpgradeIsFollowedBesideOtherOperations: a repair or an upgrade of the control plane does not hide the pool's upgrade.
+func TestUpgradeIsFollowedBesideOtherOperations(t *testing.T) {
+	standIn, provider, nodes := open(t, gkecloud.Options{})
+	id, err := standIn.Upgrade("workers", "1.34.3-gke.1200")
+	if err != nil {
+		t.Fatal(err)
+	}
+	endRepair, endMaster := standIn.BeginBeside("AUTO_REPAIR_NODES", "workers"), standIn.BeginBeside("UPGRADE_MASTER", "")
+	if op := observe(t, provider, "").Managed.Operation; op.ID != id || op.State != nodegroup.OperationRunning {
+		t.Errorf("beside a repair: %+v", op)
+	}
+	endRepair()
+	endMaster()
+	close(nodes.hold)
+	if op := awaitState(t, provider, nodegroup.OperationSucceeded).Managed.Operation; op.ID != id {
+		t.Errorf("at the end: %+v", op)
+	}
+	defer standIn.BeginBeside("UPGRADE_MASTER", "")()
+	if group := observe(t, provider, ""); !strings.Contains(group.Refusal, "another operation (UPGRADE_MASTER)") {
+		t.Errorf("while GKE upgrades the control plane: %q", group.Refusal)
+	}
+}
+
+// TestFailureWithoutErrorIsOne: GKE's text is shown.
+func TestFailureWithoutErrorIsOne(t *testing.T) {
+	standIn, provider, nodes := open(t, gkecloud.Options{FailsByText: true})
+	nodes.broken = errors.New("Quota 'CPUS' exceeded") //nolint:staticcheck // GKE's text
+	if _, err := standIn.Upgrade("workers", "1.34.3-gke.1200"); err != nil {
+		t.Fatal(err)
+	}
+	if op := awaitState(t, provider, nodegroup.OperationFailed).Managed.Operation; !strings.Contains(op.Failure, "a quota of the project is used up") || op.Cause != nodegroup.LaunchFailed {
+		t.Errorf("the operation is %+v", op)
+	}
+}
+
+// TestClusterOfOtherMachinesIsRefused: it has a pool of the same name in the same region.
+func TestClusterOfOtherMachinesIsRefused(t *testing.T) {
+	standIn, _, nodes := open(t, gkecloud.Options{})
+	var others []*corev1.Node
+	for _, node := range nodes.list() {
+		other := node.DeepCopy()
+		other.Spec.ProviderID = strings.Replace(other.Spec.ProviderID, "gke-main-", "gke-blue-", 1)
+		others = append(others, other)
+	}
+	provider, err := gke.New(t.Context(), others, gke.Options{ClusterName: standIn.Name()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err = provider.Groups(t.Context(), others); !errors.Is(err, cloud.ErrOtherCluster) || !strings.Contains(err.Error(), "--cluster-name") {
+			t.Errorf("the groups of another cluster: %v", err)
+		}
+	}
+	if _, err = gke.New(t.Context(), others, gke.Options{}); err == nil {
+		t.Error("the cluster was found by its pools")
+	}
+}
+
+// TestReadingIsAsOldAsItsFirstAnswer: an operation that begins during the reading may be missing.
+func TestReadingIsAsOldAsItsFirstAnswer(t *testing.T) {
+	_, provider, nodes := open(t, gkecloud.Options{Latency: 20 * time.Millisecond})
+	before := time.Now()
+	if group := observe(t, provider, ""); group.Observed.Sub(before) > 15*time.Millisecond {
+		t.Errorf("observed %s after the first request", group.Observed.Sub(before))
+	}
+	before = time.Now()
+	if groups, err := provider.Groups(t.Context(), nodes.list()); err != nil || groups[0].Observed.Sub(before) > 15*time.Millisecond {
+		t.Errorf("%+v, %v", groups, err)
 	}
 }
 

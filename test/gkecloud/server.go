@@ -136,6 +136,21 @@ func (c *Cloud) Upgrade(pool, version string) (string, error) {
 	return answer["name"].(string), nil //nolint:forcetypeassert // operations have a name
 }
 
+// BeginBeside begins an operation of the kind beside the running ones, as GKE does to repair nodes. pool is "" for the whole cluster.
+// The operation runs until end is called.
+func (c *Cloud) BeginBeside(kind, pool string) (end func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.serial++
+	op := &operation{name: fmt.Sprintf("operation-beside-%d", c.serial), kind: kind, status: "RUNNING", pool: pool, start: time.Now()}
+	c.operations = append(c.operations, op)
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		op.status, op.end = "DONE", time.Now()
+	}
+}
+
 // fault is an error answer.
 type fault struct {
 	code            int
@@ -198,7 +213,7 @@ func (c *Cloud) routes() http.Handler {
 		case asksUpgrades:
 			return map[string]any{"upgradeDetails": c.upgradesJSON(p)}, nil
 		}
-		return p.json(), nil
+		return p.json(c.options.Project, c.options.Cluster), nil
 	}))
 	mux.HandleFunc("PUT "+location+"/clusters/{cluster}/nodePools/{pool}", c.answer(true, func(r *http.Request, body map[string]any) (map[string]any, *fault) {
 		return c.update(r.PathValue("pool"), body)
@@ -216,6 +231,7 @@ func (c *Cloud) routes() http.Handler {
 // answer returns the handler of a method: it checks the token, the permission and the cluster, and decodes the body.
 func (c *Cloud) answer(writes bool, run func(*http.Request, map[string]any) (map[string]any, *fault)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(c.options.Latency)
 		body := map[string]any{}
 		got, failed := map[string]any(nil), c.refuse(r)
 		if text, err := io.ReadAll(r.Body); failed == nil && len(text) > 0 {
@@ -378,7 +394,7 @@ func (c *Cloud) clusterJSON() map[string]any {
 	defer c.mu.Unlock()
 	var pools []any
 	for _, p := range c.pools {
-		pools = append(pools, p.json())
+		pools = append(pools, p.json(c.options.Project, c.options.Cluster))
 	}
 	return map[string]any{
 		"name": c.options.Cluster, "location": c.options.Location, "status": "RUNNING", "currentMasterVersion": c.options.ControlPlane,

@@ -42,7 +42,10 @@ func (c *Cloud) end(p *pool, op *operation, err error) {
 	case errors.Is(err, errCancelled):
 		op.statusMessage = "Operation was aborted: the user cancelled it."
 	case err != nil:
-		op.failure = map[string]any{"code": 13, "message": err.Error()}
+		op.statusMessage = err.Error()
+		if !c.options.FailsByText {
+			op.statusMessage, op.failure = "", map[string]any{"code": 13, "message": err.Error()}
+		}
 		p.status = "RUNNING_WITH_ERROR"
 	default:
 		p.version = op.target
@@ -186,7 +189,10 @@ func pause(ctx context.Context, d time.Duration) error {
 // json returns the operation as GKE shows it.
 func (o *operation) json(c *Cloud) map[string]any {
 	// Real links have the project's number, and "zones" even for regions.
-	link := fmt.Sprintf("https://container.googleapis.com/v1/projects/%s/zones/%s/clusters/%s/nodePools/%s", projectNumber, c.options.Location, c.options.Cluster, o.pool)
+	link := fmt.Sprintf("https://container.googleapis.com/v1/projects/%s/zones/%s/clusters/%s", projectNumber, c.options.Location, c.options.Cluster)
+	if o.pool != "" {
+		link += "/nodePools/" + o.pool
+	}
 	shown := map[string]any{"name": o.name, "operationType": o.kind, "status": o.status, "targetLink": link, "zone": c.options.Location, "startTime": o.start.UTC().Format(time.RFC3339Nano)}
 	if !o.end.IsZero() {
 		shown["endTime"] = o.end.UTC().Format(time.RFC3339Nano)
@@ -199,7 +205,7 @@ func (o *operation) json(c *Cloud) map[string]any {
 	}
 	if o.total > 0 {
 		shown["progress"] = map[string]any{"metrics": []any{
-			map[string]any{"name": "nodes done", "intValue": fmt.Sprint(o.done)}, map[string]any{"name": "nodes total", "intValue": fmt.Sprint(o.total)},
+			map[string]any{"name": "NODES_DONE", "intValue": fmt.Sprint(o.done)}, map[string]any{"name": "NODES_TOTAL", "intValue": fmt.Sprint(o.total)},
 		}}
 	}
 	return shown
