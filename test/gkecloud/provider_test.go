@@ -47,13 +47,25 @@ func (m *memory) DeleteNode(_ context.Context, name string) error {
 	return nil
 }
 
+// release lets drains end, and keep makes later drains wait again.
+func (m *memory) release() { close(m.hold) }
+
+func (m *memory) keep() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hold = make(chan struct{})
+}
+
 func (m *memory) Drain(ctx context.Context, _ string, _ time.Duration) error {
+	m.mu.Lock()
+	hold := m.hold
+	m.mu.Unlock()
 	select {
 	case m.begun <- struct{}{}:
 	default: // nobody waits for another one
 	}
 	select {
-	case <-m.hold:
+	case <-hold:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -77,7 +89,7 @@ func (m *memory) list() (nodes []*corev1.Node) {
 	return nodes
 }
 
-// open starts a stand-in with a pool of two nodes, and the provider for it.
+// open starts a stand-in with a pool of three nodes, and the provider for it.
 func open(t *testing.T, o gkecloud.Options) (*gkecloud.Cloud, *gke.Provider, *memory) {
 	t.Helper()
 	nodes := &memory{nodes: map[string]*corev1.Node{}, begun: make(chan struct{}, 1), hold: make(chan struct{})}
@@ -95,7 +107,7 @@ func open(t *testing.T, o gkecloud.Options) (*gkecloud.Cloud, *gke.Provider, *me
 		name, value, _ := strings.Cut(pair, "=")
 		t.Setenv(name, value)
 	}
-	if err = standIn.AddPool(t.Context(), gkecloud.PoolSpec{Name: "workers", Zones: []string{"us-central1-a"}, Counts: []int{2}}); err != nil {
+	if err = standIn.AddPool(t.Context(), gkecloud.PoolSpec{Name: "workers", Zones: []string{"us-central1-a"}, Counts: []int{3}}); err != nil {
 		t.Fatal(err)
 	}
 	provider, err := gke.New(t.Context(), nodes.list(), gke.Options{}) // the cluster is found by its pools
@@ -153,7 +165,7 @@ func TestUpgradeIsStartedOnceForEachReading(t *testing.T) {
 		t.Errorf("the same request again is %q: %v", outcomeOf(err), err)
 	}
 	running := observe(t, provider, "")
-	if op := running.Managed.Operation; op.State != nodegroup.OperationRunning || op.To.ID != group.Wanted.ID || op.Stage != "0 of 2 nodes done" {
+	if op := running.Managed.Operation; op.State != nodegroup.OperationRunning || op.To.ID != group.Wanted.ID || op.Stage != "0 of 3 nodes done" {
 		t.Errorf("the operation is %+v", op)
 	}
 	start.Etag = running.Managed.Etag

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/gke/container"
@@ -25,7 +26,7 @@ func (p *Provider) Do(ctx context.Context, group string, action nodegroup.Action
 
 // startUpgrade asks GKE to upgrade a pool. The request has the etag that the decision was based on, so that GKE refuses it if an earlier
 // request, or somebody else, has changed the pool since. It names the pool's own image type, which GKE requires, and the width only
-// if it is not the pool's own. A rollback has no etag: GKE changes nothing if the pool's last upgrade succeeded.
+// if it is not the pool's own. GKE's rollback has no etag and no version: it is asked for only if it goes to the version of the target.
 func (p *Provider) startUpgrade(ctx context.Context, group string, a nodegroup.Delegate) error {
 	doing := fmt.Sprintf("starting GKE's upgrade of node pool %q to %s", group, a.To.Name)
 	var to pointer
@@ -43,7 +44,7 @@ func (p *Provider) startUpgrade(ctx context.Context, group string, a nodegroup.D
 	if pool.Etag != a.Etag {
 		return &cloud.Error{Outcome: nodegroup.OutcomeMoved, Err: fmt.Errorf("%s: the pool has changed since it was read", doing)}
 	}
-	if a.Rollback {
+	if a.Rollback && p.rollsBackTo(ctx, name, to.Version) {
 		operation, err := p.client.RollbackNodePool(ctx, name, container.RollbackNodePoolUpgradeRequest{RespectPDB: true})
 		if err != nil {
 			return classify(err)
@@ -61,6 +62,17 @@ func (p *Provider) startUpgrade(ctx context.Context, group string, a nodegroup.D
 	}
 	p.rememberTarget(operation.Name, to.Version)
 	return nil
+}
+
+// rollsBackTo reports whether GKE's history shows that the pool's last upgrade began with the version. An upgrade that continues a
+// cancelled one may begin with the new version, and GKE's rollback would go there.
+func (p *Provider) rollsBackTo(ctx context.Context, name container.PoolName, version string) bool {
+	info, err := p.client.FetchNodePoolUpgradeInfo(ctx, name)
+	if err != nil || len(info.UpgradeDetails) == 0 {
+		return false
+	}
+	last := slices.MaxFunc(info.UpgradeDetails, func(a, b container.UpgradeDetails) int { return a.StartTime.Compare(b.StartTime.Time) })
+	return last.InitialVersion == version
 }
 
 // changedSettings returns the settings for the width, or nil if the pool has this width. A pool without settings has GKE's default.
