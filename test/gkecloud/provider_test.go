@@ -250,7 +250,7 @@ func TestUpgradeIsFollowedBesideOtherOperations(t *testing.T) {
 // TestFailureWithoutErrorIsOne: GKE's text is shown.
 func TestFailureWithoutErrorIsOne(t *testing.T) {
 	standIn, provider, nodes := open(t, gkecloud.Options{FailsByText: true})
-	nodes.broken = errors.New("Quota 'CPUS' exceeded") //nolint:staticcheck // GKE's text
+	nodes.broken = errors.New("Quota 'CPUS' exceeded")
 	if _, err := standIn.Upgrade("workers", "1.34.3-gke.1200"); err != nil {
 		t.Fatal(err)
 	}

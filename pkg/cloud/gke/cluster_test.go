@@ -46,65 +46,62 @@ func TestClusterIsNamedByUserOrKubeconfig(t *testing.T) {
 	}
 }
 
-func TestClusterIsChosenByServerOrPools(t *testing.T) {
-	nodes := func(pools ...string) (nodes []*corev1.Node) {
-		for _, pool := range pools {
-			nodes = append(nodes, node("gce://acme/us-central1-b/gke-main-"+pool+"-1f2e-x9z0", pool))
-		}
-		return nodes
+// nodesOf returns a node of cluster main for each pool.
+func nodesOf(pools ...string) (nodes []*corev1.Node) {
+	for _, pool := range pools {
+		nodes = append(nodes, node("gce://acme/us-central1-b/gke-main-"+pool+"-1f2e-x9z0", pool))
 	}
-	pools := func(names ...string) (pools []container.NodePool) {
-		for _, name := range names {
-			pools = append(pools, container.NodePool{Name: name})
-		}
-		return pools
+	return nodes
+}
+
+func pools(names ...string) (pools []container.NodePool) {
+	for _, name := range names {
+		pools = append(pools, container.NodePool{Name: name})
 	}
-	list := &container.ListClustersResponse{Clusters: []container.Cluster{
+	return pools
+}
+
+// withGroups returns a pool "workers" for each instance group.
+func withGroups(names ...string) (pools []container.NodePool) {
+	for _, name := range names {
+		pools = append(pools, container.NodePool{Name: "workers", InstanceGroupURLs: []string{"https://www.googleapis.com/compute/v1/projects/acme/zones/us-central1-b/instanceGroupManagers/" + name}})
+	}
+	return pools
+}
+
+// TestClusterIsChosenByServerMachinesOrPools: the first of them that is known decides.
+func TestClusterIsChosenByServerMachinesOrPools(t *testing.T) {
+	all := []container.Cluster{
 		{Name: "far", Location: "europe-west1", NodePools: pools("workers", "db")},
 		{Name: "small", Location: "us-central1", NodePools: pools("workers")},
 		{Name: "main", Location: "us-central1", Endpoint: "34.1.2.3", NodePools: pools("workers", "db")},
 		{Name: "twin", Location: "us-central1-b", NodePools: pools("workers", "db")},
-	}}
-	got, err := chooseCluster(list, nodes("db", "workers"), Options{Config: &rest.Config{Host: "https://34.1.2.3"}})
-	if err != nil || got.Cluster != "main" {
-		t.Errorf("by the server: %s, %v", got, err)
 	}
-	got, err = chooseCluster(list, nodes("db", "workers"), Options{ClusterName: "twin"})
-	if err != nil || got.Cluster != "twin" || got.Location != "us-central1-b" {
-		t.Errorf("by its short name: %s, %v", got, err)
+	owned := []container.Cluster{
+		{Name: "twin", Location: "us-central1", NodePools: withGroups("gke-twin-workers-3a4b-grp")},
+		{Name: "main", Location: "us-central1", NodePools: withGroups("gke-main-workers-9c8d-grp", "gke-main-workers-1f2e-grp")},
 	}
-	if _, err = chooseCluster(list, nodes("db", "workers"), Options{}); err == nil || !strings.Contains(err.Error(), "clusters/main and projects/acme/locations/us-central1-b/clusters/twin both have pools") {
-		t.Errorf("two clusters: %v", err)
-	}
-	if _, err = chooseCluster(list, nodes("gpu"), Options{}); err == nil || !strings.Contains(err.Error(), "project acme has no cluster with the pools") {
-		t.Errorf("no cluster: %v", err)
-	}
-	groups := func(names ...string) (pools []container.NodePool) {
-		for _, name := range names {
-			pools = append(pools, container.NodePool{Name: "workers", InstanceGroupURLs: []string{"https://www.googleapis.com/compute/v1/projects/acme/zones/us-central1-b/instanceGroupManagers/" + name}})
+	for name, c := range map[string]struct {
+		list    container.ListClustersResponse
+		nodes   []*corev1.Node
+		options Options
+		// want is the name of the cluster, or a part of the error.
+		want, says string
+	}{
+		"by the server":                       {container.ListClustersResponse{Clusters: all}, nodesOf("db", "workers"), Options{Config: &rest.Config{Host: "https://34.1.2.3"}}, "main", ""},
+		"by its short name":                   {container.ListClustersResponse{Clusters: all}, nodesOf("db", "workers"), Options{ClusterName: "twin"}, "twin", ""},
+		"two clusters":                        {container.ListClustersResponse{Clusters: all}, nodesOf("db", "workers"), Options{}, "", "clusters/main and projects/acme/locations/us-central1-b/clusters/twin both have pools"},
+		"no cluster":                          {container.ListClustersResponse{Clusters: all}, nodesOf("gpu"), Options{}, "", "project acme has no cluster with the pools"},
+		"by the machines":                     {container.ListClustersResponse{Clusters: owned}, nodesOf("workers"), Options{}, "main", ""},
+		"the pool's name, but other machines": {container.ListClustersResponse{Clusters: owned[:1]}, nodesOf("workers"), Options{}, "", "has no cluster"},
+		"a zone that does not answer":         {container.ListClustersResponse{Clusters: all[3:], MissingZones: []string{"us-central1-f"}}, nodesOf("gpu"), Options{}, "", "zone us-central1-f did not answer"},
+		"the pool's name, and a silent zone":  {container.ListClustersResponse{Clusters: all[3:], MissingZones: []string{"us-central1-f"}}, nodesOf("workers"), Options{}, "", "zone us-central1-f did not answer"},
+		"a silent zone that is far":           {container.ListClustersResponse{Clusters: all[3:], MissingZones: []string{"europe-west1-b"}}, nodesOf("workers"), Options{}, "twin", ""},
+	} {
+		got, err := chooseCluster(&c.list, c.nodes, c.options)
+		if got.Cluster != c.want || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %s, %v", name, got, err)
 		}
-		return pools
-	}
-	owned := &container.ListClustersResponse{Clusters: []container.Cluster{
-		{Name: "twin", Location: "us-central1", NodePools: groups("gke-twin-workers-3a4b-grp")},
-		{Name: "main", Location: "us-central1", NodePools: groups("gke-main-workers-9c8d-grp", "gke-main-workers-1f2e-grp")},
-	}}
-	if got, err = chooseCluster(owned, nodes("workers"), Options{}); err != nil || got.Cluster != "main" {
-		t.Errorf("by the machines: %s, %v", got, err)
-	}
-	owned.Clusters = owned.Clusters[:1]
-	if got, err = chooseCluster(owned, nodes("workers"), Options{}); err == nil {
-		t.Errorf("a cluster with the pool's name and other machines: %s", got)
-	}
-	list.Clusters, list.MissingZones = list.Clusters[3:], []string{"us-central1-f"}
-	for _, pool := range []string{"gpu", "workers"} {
-		if _, err = chooseCluster(list, nodes(pool), Options{}); err == nil || !strings.Contains(err.Error(), "zone us-central1-f did not answer") {
-			t.Errorf("a zone that does not answer: %v", err)
-		}
-	}
-	list.MissingZones = []string{"europe-west1-b"}
-	if got, err = chooseCluster(list, nodes("workers"), Options{}); err != nil || got.Cluster != "twin" {
-		t.Errorf("a zone of another region that does not answer: %s, %v", got, err)
 	}
 }
 
