@@ -45,10 +45,7 @@ func (f *flags) listIgnoredFlags(cmd *cobra.Command) []ignoredFlags {
 	scratch := newFlags(f.IOStreams)
 	scratch.addPlanFlags(ofUpgrades)
 	scratch.addUpgradeFlags(ofUpgrades.Flags())
-	kubectls := listConnectionFlags()
-	ofDump := func(cmd *cobra.Command, _ *commandLine) bool {
-		return commandName(cmd) == "simulate" || commandName(cmd) == "check" && f.dump != ""
-	}
+	ofDump := func(cmd *cobra.Command, _ *commandLine) bool { return commandName(cmd) == "check" && f.dump != "" }
 	lists := func(cmd *cobra.Command, line *commandLine) bool { // --dry-run and --yes without a group have their own errors
 		return commandName(cmd) == "" && line.groups.isEmpty() && !line.isDryRun() && !line.consent.yes
 	}
@@ -84,7 +81,7 @@ func (f *flags) listIgnoredFlags(cmd *cobra.Command) []ignoredFlags {
 			[]string{"forecast"},
 			"the flag works only with plans: add --dry-run, or remove the flag",
 		},
-		{ofDump, slices.Concat(flagNames(kubectls), []string{"state-namespace", "cluster-name"}), "it reads a dump, not a cluster: remove the flag"},
+		{ofDump, listFlagsOfClusters(), readsDump},
 		{
 			func(cmd *cobra.Command, line *commandLine) bool {
 				return commandName(cmd) == "simulate" && line.compare
@@ -106,9 +103,18 @@ func (f *flags) listIgnoredFlags(cmd *cobra.Command) []ignoredFlags {
 	}...)
 }
 
+// readsDump explains why a command that reads a dump ignores the flags of listFlagsOfClusters.
+const readsDump = "it reads a dump, not a cluster: remove the flag"
+
+// listFlagsOfClusters returns the flags that have no effect without a cluster.
+func listFlagsOfClusters() []string {
+	return append(flagNames(listConnectionFlags()), "state-namespace", "cluster-name")
+}
+
 // listFlagsIgnoredByCommand returns the rows that depend only on the command. The command's help hides these flags.
 func listFlagsIgnoredByCommand() []ignoredFlags {
 	return []ignoredFlags{
+		{matchesCommand("simulate"), listFlagsOfClusters(), readsDump},
 		{matchesCommand("list"), []string{"node", "selector"}, "it shows all groups: remove the flag, or use kubectl nodeupgrade plan"},
 		{matchesCommand("list", "plan", "check", "status", "version"), []string{"progress"}, "it changes nothing, so there is no progress to show: remove the flag"},
 		{matchesCommand("version"), []string{"node", "selector", "current", "provider", "cluster-name", "state-namespace", "control-plane"}, "it needs no group: remove the flag"},
