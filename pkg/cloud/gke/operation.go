@@ -92,12 +92,13 @@ func describeStage(op *container.Operation, pool *container.NodePool, now time.T
 		return ""
 	}
 	var parts []string
-	if done, total := findMetric(op.Progress, "NODES_DONE"), findMetric(op.Progress, "NODES_TOTAL"); total != nil && total.IntValue != nil {
-		finished := int64(0)
-		if done != nil && done.IntValue != nil {
-			finished = *done.IntValue
-		}
-		parts = append(parts, fmt.Sprintf("%d of %d nodes done", finished, *total.IntValue))
+	done, total := findMetric(op.Progress, "NODES_DONE"), findMetric(op.Progress, "NODES_TOTAL")
+	switch {
+	case total == nil || total.IntValue == nil:
+	case done == nil || done.IntValue == nil: // some answers leave it out
+		parts = append(parts, fmt.Sprintf("%d nodes in all", *total.IntValue))
+	default:
+		parts = append(parts, fmt.Sprintf("%d of %d nodes done", *done.IntValue, *total.IntValue))
 	}
 	if info := blueGreenInfo(pool); info != nil && info.Phase != "" {
 		parts = append(parts, explainPhase(info, now))

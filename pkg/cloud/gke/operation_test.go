@@ -109,7 +109,7 @@ func TestStageIsShownInGKEsNumbers(t *testing.T) {
 		t.Error(got)
 	}
 	op.Progress = &container.OperationProgress{Metrics: []container.Metric{{Name: "NODES_TOTAL", IntValue: &total}}} // of a real answer: magic-modules#5671
-	if got := describeStage(&op, &container.NodePool{}, now); got != "0 of 10 nodes done" {
+	if got := describeStage(&op, &container.NodePool{}, now); got != "10 nodes in all" {
 		t.Error(got)
 	}
 	pool := func(phase container.Phase) *container.NodePool {
