@@ -79,16 +79,17 @@ func managedNodes(t *testing.T) shownCluster {
 	}
 	c.list.Items = slices.Delete(c.list.Items, 2, 3)
 	c.plan.Kind, c.plan.Request.Strategy, c.plan.Suspends, c.plan.Surge = "EKS managed node group", record.Delegated, nil, nil
+	c.plan.Request.Window = c.plan.Request.MaxUnavailable // as for every group of EKS
 	running := &nodegroup.Operation{
 		ID: "6f1c8e2a-0b7d-3d5e-9a41-2c6f5e0d7b88", State: nodegroup.OperationRunning, Kind: "VersionUpdate", Began: ago(9 * time.Minute),
 		To: nodegroup.Revision{ID: "1.33.4-20261101", Name: "1.33.4-20261101"},
 	}
-	c.status.Operation, c.status.Suspended = running, nil
+	c.status.Operation, c.status.OperationOf, c.status.Suspended = running, "aws", nil
 	c.live.Status.Group = "workers"
 	failed := *running
 	failed.State, failed.Code, failed.Failure = nodegroup.OperationFailed, "PodEvictionFailure", "reached max retries while trying to evict pods from nodes in node group workers: see what blocks them, and run the command again with --force-evict"
 	failed.Resources = []string{"ip-10-0-1-7.eu-central-1.compute.internal", "ip-10-0-2-9.eu-central-1.compute.internal"}
-	c.end.Operation, c.end.Message = &failed, failed.Failure
+	c.end.Operation, c.end.OperationOf, c.end.Message = &failed, "aws", failed.Failure
 	return c
 }
 
