@@ -120,6 +120,7 @@ type Delegate struct {
 	// Width is how many nodes are replaced at the same time. With the zero Width, the group's own numbers are used.
 	Width Width
 	// Rollback is true if To is the revision that the group had before its last operation, which was cancelled or failed.
+	// If the cloud would take the group elsewhere, the provider starts an upgrade to To instead.
 	Rollback bool
 	// Token makes repeated requests idempotent.
 	Token string

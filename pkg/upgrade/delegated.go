@@ -190,9 +190,17 @@ func (d *decision) cancelForRollback(op *nodegroup.Operation) {
 		d.stopUpgradeWith(record.Paused, fmt.Sprintf("%s continues with %s, which it does not cancel: %s", d.managerName(), d.operationName(op.ID), last.Detail))
 		return
 	}
+	d.requestCancellation(op)
+}
+
+// requestCancellation asks the cloud to cancel the operation. After an answer it waits for a reading that may show the effect.
+func (d *decision) requestCancellation(op *nodegroup.Operation) {
+	cancel := nodegroup.CancelOperation{Operation: op.ID}
 	d.pollCloudSoon(fmt.Sprintf("%s to cancel %s", d.managerName(), d.operationName(op.ID)))
 	d.rec.Delegation.Cancelling = op.ID
-	d.addAction(cancel)
+	if !d.isReadingTooOld(cancel) {
+		d.addAction(cancel)
+	}
 }
 
 // pauseUnbegun pauses the upgrade if a user requested that and the group shows no operation of the upgrade. A request to
@@ -218,10 +226,9 @@ func (d *decision) pauseUnbegun() {
 	d.stopForPauseRequest()
 }
 
-// isReadingTooOld reports whether the group's reading is too old to show the operation that the request started, or the
-// operation that prevented it.
-func (d *decision) isReadingTooOld(start nodegroup.Delegate) bool {
-	last := d.lastAttempt(start)
+// isReadingTooOld reports whether the group's reading is too old to show the effect of the request, or what prevented it.
+func (d *decision) isReadingTooOld(request nodegroup.Action) bool {
+	last := d.lastAttempt(request)
 	return (last.Outcome == nodegroup.OutcomeDone || last.Outcome == nodegroup.OutcomeMoved) && !d.w.Group.IsFreshAfter(last.Ended)
 }
 
@@ -316,9 +323,7 @@ func (d *decision) cancelForPause(op *nodegroup.Operation) {
 	case d.pausing && last.Outcome == nodegroup.OutcomeFatal && !last.InFlight:
 		d.setWaiting(fmt.Sprintf("%s, which it does not cancel: %s", d.describeStage(), last.Detail))
 	case d.pausing:
-		d.pollCloudSoon(fmt.Sprintf("%s to cancel %s", d.managerName(), d.operationName(op.ID)))
-		known.Cancelling = op.ID
-		d.addAction(cancel)
+		d.requestCancellation(op)
 	case last.Outcome == nodegroup.OutcomeLater && last.Tries == 1 && !last.InFlight:
 		known.Cancelling = "" // it had no effect: a later cancellation is by another user
 	}
@@ -532,7 +537,7 @@ func (d *decision) stopFollowing() {
 	start := d.lastAttempt(d.delegateAction())
 	note := ""
 	switch {
-	case known.ID != "" && op.ID == known.ID && op.State == nodegroup.OperationRunning:
+	case op.State == nodegroup.OperationRunning && (known.ID != "" && op.ID == known.ID || d.rec.Rollback && op.To.ID == d.rec.Previous.ID):
 		note = fmt.Sprintf("%s continues with %s", d.managerName(), d.operationName(op.ID))
 	case known.ID == "" && !start.Begun.IsZero() && start.Outcome != nodegroup.OutcomeFatal:
 		note = fmt.Sprintf("%s may have begun the %s", d.managerName(), nameOperation(d.rec.Provider))

@@ -265,6 +265,31 @@ func TestFailedRollbackIsNotTakenBack(t *testing.T) {
 	}
 }
 
+// TestAnsweredCancellationIsNotRepeatedBeforeNewReading: readings may lag behind the answer, for a pause and for a rollback.
+func TestAnsweredCancellationIsNotRepeatedBeforeNewReading(t *testing.T) {
+	paused := followingOther(t)
+	paused.Asked = record.Asked{Verb: record.VerbPause, Run: paused.Record.Run, By: "alice"}
+	back := rollingBack(t)
+	back.showsRolling("u1", nodegroup.OperationRunning, "2")
+	for name, s := range map[string]*scene{"pause": paused, "rollback": back} {
+		cancel := nodegroup.CancelOperation{Operation: "u1"}
+		if step := s.next(); len(actionsOf(step, cancel.String())) != 1 {
+			t.Fatalf("%s: %v", name, step.Actions)
+		}
+		for _, outcome := range []nodegroup.Outcome{nodegroup.OutcomeDone, nodegroup.OutcomeMoved} {
+			s.answer(cancel, outcome, "it is over")
+			if step := s.next(); len(step.Actions) > 0 {
+				t.Errorf("%s: asked again after %q: %v", name, outcome, step.Actions)
+			}
+		}
+		s.pass(time.Minute)
+		s.Group.Observed = s.Now
+		if step := s.next(); len(actionsOf(step, cancel.String())) != 1 {
+			t.Errorf("%s: not asked again after a new reading: %v", name, step.Actions)
+		}
+	}
+}
+
 // TestRollbackToAnotherRevisionIsAnUpgrade: the cloud goes back only to the revision that the group had before.
 func TestRollbackToAnotherRevisionIsAnUpgrade(t *testing.T) {
 	s := rollingBack(t)
