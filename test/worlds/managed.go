@@ -75,7 +75,8 @@ func (c *cluster) delegate(a nodegroup.Delegate) error {
 }
 
 // delegateByEtag starts an operation of the other cloud. A rollback goes back to the revision from before the last upgrade, if that was
-// cancelled or failed. It changes nothing if the last upgrade succeeded.
+// cancelled or failed. It changes nothing if the last upgrade succeeded. As for GKE, the provider asks for a rollback only if it goes to
+// the target.
 func (c *cluster) delegateByEtag(a nodegroup.Delegate) error {
 	switch {
 	case c.drawFault(Forbidden):
@@ -89,10 +90,10 @@ func (c *cluster) delegateByEtag(a nodegroup.Delegate) error {
 	for _, op := range c.cloud.operations {
 		switch {
 		case !a.Rollback || op.revision == "":
-		case op.state == nodegroup.OperationSucceeded:
+		case op.state == nodegroup.OperationSucceeded && op.from == a.To.ID:
 			to = op.revision
-		default:
-			to = op.from
+		default: // if it would go elsewhere, the provider asks for an upgrade
+			to = a.To.ID
 		}
 	}
 	c.startOperation(operation{revision: to, force: a.Force, token: a.Token})
