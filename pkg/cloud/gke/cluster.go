@@ -40,8 +40,8 @@ func (p *Provider) findCluster(ctx context.Context, nodes []*corev1.Node) (conta
 	}
 	switch {
 	case named && known && !contains(name, machine):
-		return container.ClusterName{}, fmt.Errorf("finding the cluster in GKE: %w: the nodes are in zone %s of project %s, and not in %s: pass --cluster-name=projects/PROJECT/locations/LOCATION/clusters/CLUSTER",
-			cloud.ErrOtherCluster, machine.Zone, machine.Project, name)
+		return container.ClusterName{}, fmt.Errorf("finding the cluster in GKE: %s cannot have the nodes, which are in zone %s of project %s: %w: pass --cluster-name=projects/PROJECT/locations/LOCATION/clusters/CLUSTER, or check --context",
+			name, machine.Zone, machine.Project, cloud.ErrOtherCluster)
 	case named:
 		return name, nil
 	case !known:
@@ -85,7 +85,7 @@ func chooseCluster(list *container.ListClustersResponse, nodes []*corev1.Node, o
 	case len(fits) == 1:
 		return fits[0], nil
 	case len(fits) > 1:
-		return container.ClusterName{}, fmt.Errorf("finding the cluster in GKE: clusters %s and %s both have pools of these names: %s", fits[0], fits[1], remedy)
+		return container.ClusterName{}, fmt.Errorf("finding the cluster in GKE: clusters %s and %s both have pools with the names of the nodes' pools: %s", fits[0], fits[1], remedy)
 	}
 	return container.ClusterName{}, fmt.Errorf("finding the cluster in GKE: project %s has no cluster with the pools of these nodes: %s", machine.Project, remedy)
 }

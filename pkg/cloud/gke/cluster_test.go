@@ -46,7 +46,7 @@ func TestClusterIsNamedByUserOrKubeconfig(t *testing.T) {
 	}
 }
 
-// nodesOf returns a node of cluster main for each pool.
+// nodesOf returns one node for each of the pools. All nodes belong to the cluster "main".
 func nodesOf(pools ...string) (nodes []*corev1.Node) {
 	for _, pool := range pools {
 		nodes = append(nodes, node("gce://acme/us-central1-b/gke-main-"+pool+"-1f2e-x9z0", pool))

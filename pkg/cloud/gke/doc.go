@@ -4,6 +4,7 @@
 // The API lists no machines, so the nodes of the cluster are the members of a pool, by their label. A node is outdated if its
 // kubelet has another version than the target.
 //
-// GKE carries out one operation of a cluster at a time. It has no tokens that make requests idempotent. Instead, each request that
-// starts an upgrade contains the etag of the pool as it was observed, and GKE refuses it if the pool has changed since.
+// The API has no request tokens, so a repeated request could start a second upgrade. To prevent that, a request that starts an upgrade
+// contains the etag that the pool had when it was observed. GKE refuses the request if the pool has changed since. GKE also refuses to
+// start some operations while another one runs.
 package gke

@@ -39,7 +39,7 @@ func compareBools(a, b bool) int {
 	return -1
 }
 
-// isUpgradeOfPool reports whether the operation replaces the nodes of one pool.
+// isUpgradeOfPool reports whether the operation upgrades the nodes of a single pool.
 func isUpgradeOfPool(op *container.Operation) bool {
 	target, _ := container.ParseTarget(op.TargetLink)
 	return target.Pool != "" && (op.OperationType == container.OperationUpgradeNodes || op.OperationType == container.OperationAutoUpgradeNodes)

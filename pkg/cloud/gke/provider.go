@@ -33,7 +33,8 @@ var _ cloud.Provider = (*Provider)(nil)
 
 // Options configure a Provider.
 type Options struct {
-	// Config is the kubeconfig's connection to the cluster. Its credential plugin is used for GKE, too.
+	// Config is the kubeconfig's connection to the cluster. If its user runs gke-gcloud-auth-plugin, the plugin's token is also sent to
+	// GKE's API.
 	Config *rest.Config
 	// KubeconfigNames are the names of the kubeconfig's cluster entry and context. gcloud writes GKE's name of the cluster there.
 	KubeconfigNames []string
