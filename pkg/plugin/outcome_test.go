@@ -211,7 +211,8 @@ func TestExpiredRequestsAreNotSent(t *testing.T) {
 	}
 }
 
-// TestUpgradeIsRejectedWhileOtherGroupIsUpgraded checks leases of other groups.
+// TestUpgradeIsRejectedWhileOtherGroupIsUpgraded: a lease shows that another group is being upgraded if it has a holder and was renewed
+// within LeaseDuration, by the server's clock. --parallel-groups allows both upgrades.
 func TestUpgradeIsRejectedWhileOtherGroupIsUpgraded(t *testing.T) {
 	holder, nobody := "ann", ""
 	lease := func(name string, holder *string, renewed time.Duration) coordinationv1.Lease {

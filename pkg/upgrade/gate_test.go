@@ -1126,9 +1126,9 @@ func (g *gateScene) countEmptied() (n int) {
 	return n
 }
 
-// TestUpgradeEndWaitsForDoNotDisruptPodThatWasForced: the upgrade waits for a pod with a do-not-disrupt annotation, and deletes the
-// pod when its node's drain timeout ends. The upgrade does not end before the replacement is ready.
-func TestUpgradeEndWaitsForDoNotDisruptPodThatWasForced(t *testing.T) {
+// TestUpgradeWaitsForReplacementOfDeletedDoNotDisruptPod: a pod has a do-not-disrupt annotation, and --on-timeout=force deletes it when
+// the drain timeout of its node ends. The upgrade must not end before the pod's replacement is ready.
+func TestUpgradeWaitsForReplacementOfDeletedDoNotDisruptPod(t *testing.T) {
 	g := newGateScene(t, 1)
 	g.Request.RespectDoNotDisrupt, g.Request.OnTimeout = true, record.Force
 	held := g.at("old-a-0").Pods[0]

@@ -36,8 +36,8 @@ type outbox struct {
 	blocked []drain.Blocked
 	waiting string
 	// unhealthy lists the workloads that do not recover. lacking are the workloads that have fewer ready pods than they
-	// should have. The runner watches the pods of the workloads in awaited, and reads the controllers of those in
-	// unscaled.
+	// should have. The pods of the workloads in awaited may change the next step, so the simulator decides again when they
+	// change. The runner reads the controllers of the workloads in unscaled.
 	unhealthy                  []unhealthy
 	lacking, awaited, unscaled []drain.Workload
 	// choosing is true once the decision has looked for a node to start.
