@@ -28,7 +28,8 @@ type Options struct {
 
 	// KeepsOldVersion makes a pool show its old version until an upgrade has ended. Otherwise it shows the new one from the start.
 	KeepsOldVersion bool
-	// FailsByText makes a failed operation have only a text, as old reports show, and no error.
+	// FailsByText makes a failed operation report its failure only in statusMessage (terraform-provider-google#291). Otherwise it has an
+	// error, too.
 	FailsByText bool
 	// HidesTargets makes fetchNodePoolUpgradeInfo list no upgrades.
 	HidesTargets bool

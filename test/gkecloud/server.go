@@ -94,7 +94,7 @@ func (c *Cloud) Env(dir string) ([]string, error) {
 	}
 	path := filepath.Join(dir, "service-account.json")
 	if err := os.WriteFile(path, account, 0o600); err != nil {
-		return nil, fmt.Errorf("writing the service account: %w", err)
+		return nil, fmt.Errorf("writing the key file of the service account: %w", err)
 	}
 	return []string{"GOOGLE_APPLICATION_CREDENTIALS=" + path, "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER=" + c.server.URL + "/"}, nil
 }
