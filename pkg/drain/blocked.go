@@ -27,6 +27,8 @@ type Blocked struct {
 	Unready string `json:"-"`
 	// Forces is true if the pod is deleted in spite of the obstacle when the drain's time is over.
 	Forces bool `json:"forces,omitempty"`
+	// Lingers is true if the cloud goes on without the pod at Until, and deletes the pod with its node in the end (GKE G44).
+	Lingers bool `json:"lingers,omitempty"`
 }
 
 // MarshalJSON writes the names of the pod and its budget with the keys namespace and name, as Kubernetes does.

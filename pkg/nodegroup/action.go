@@ -111,7 +111,7 @@ func (a Terminate) String() string {
 // IsCloudAction reports whether the provider executes the action. All other actions change the cluster.
 func IsCloudAction(a Action) bool {
 	switch a.(type) {
-	case SetRevision, Quiesce, Resume, RaiseMax, LowerMax, AddCapacity, Terminate, Delegate, CancelOperation:
+	case SetRevision, Quiesce, Resume, RaiseMax, LowerMax, AddCapacity, Terminate, Delegate, CancelOperation, EndSoak:
 		return true
 	default:
 		return false

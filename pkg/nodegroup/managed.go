@@ -24,6 +24,10 @@ type Managed struct {
 	// before it terminates an old one; "" if the cloud already does so.
 	TakesWidth            bool
 	ChangeWidth, AddFirst string
+	// Rollout is how the cloud replaces the nodes. TakesRollout is true if a request may name another one, which the group
+	// then keeps.
+	Rollout      Rollout
+	TakesRollout bool
 	// DrainTimeout is how long the cloud tries to drain a node. Settle is how long it waits after that (EKS E41,
 	// E44).
 	DrainTimeout, Settle time.Duration
@@ -40,12 +44,27 @@ type Managed struct {
 	// RollsBack is true if the cloud takes the nodes that a cancelled or failed operation has replaced back to the earlier
 	// revision (GKE G28). It is only for clouds with Cancels.
 	RollsBack bool
+	// EndsSoaks is true if the cloud ends the soak of a running operation early on request (GKE G52).
+	EndsSoaks bool
 	// Etag is the version of the group's settings when it was read; "" if the cloud has tokens that make requests
 	// idempotent. See Delegate.Etag.
 	Etag string
 	// Operation is the cloud's most recent operation on the group, no matter who began it. It is the zero Operation
 	// if there was none.
 	Operation Operation
+}
+
+// Rollout is how a cloud replaces the nodes of a group. The zero Rollout replaces them one after the other, or as many at
+// once as the width says.
+type Rollout struct {
+	// Strategy is the name of one of record.Strategies: "blue-green". "" is a surge.
+	Strategy string
+	// Batch is how many nodes a blue-green upgrade drains together: a number of nodes, or a percentage of the group.
+	// BatchSoak is the wait after each batch, and Soak the wait before the outdated nodes are deleted (GKE G45–G49).
+	Batch           Quantity
+	BatchSoak, Soak time.Duration
+	// WaitForDrain is how long an autoscaled blue-green upgrade waits before it drains outdated nodes (GKE G71).
+	WaitForDrain time.Duration
 }
 
 // ResolveSurge returns the largest number of nodes that the cloud adds first, in a group of that many nodes and
@@ -74,6 +93,11 @@ type Operation struct {
 	Kind string `json:"kind"`
 	// Stage is how far a running operation is, as the cloud reports it: "3 of 10 nodes done". It may be "".
 	Stage string `json:"stage,omitempty"`
+	// Cancelling is true if the cloud is cancelling the operation.
+	Cancelling bool `json:"cancelling,omitempty"`
+	// SoaksUntil is when the cloud deletes the outdated nodes, which it has drained and keeps (GKE G49). It is zero before
+	// and after this soak.
+	SoaksUntil time.Time `json:"soaksUntil,omitzero"`
 	// Began is when it began, by the cloud's clock.
 	Began time.Time `json:"began,omitzero"`
 	// Force is true if the cloud deletes pods that are left at the end of a node's drain timeout (EKS E43).
@@ -119,6 +143,8 @@ type Delegate struct {
 	Force bool
 	// Width is how many nodes are replaced at the same time. With the zero Width, the group's own numbers are used.
 	Width Width
+	// Rollout is how the cloud replaces the nodes. With the zero Rollout, the group's own is used. Batch is a number of nodes.
+	Rollout Rollout
 	// Rollback is true if To is the revision that the group had before its last operation, which was cancelled or failed.
 	// If the cloud would take the group elsewhere, the provider starts an upgrade to To instead.
 	Rollback bool
@@ -135,6 +161,9 @@ type Width struct{ MaxUnavailable, MaxSurge int }
 // CancelOperation requests that the group's own cloud cancels its operation. Nodes that are already replaced stay
 // replaced.
 type CancelOperation struct{ Operation string }
+
+// EndSoak requests that the group's own cloud ends the soak of its operation, and deletes the outdated nodes (GKE G52).
+type EndSoak struct{ Operation string }
 
 // Key implements Action.
 func (a Delegate) Key() string { return "delegate/" + a.Token }
@@ -153,4 +182,12 @@ func (a CancelOperation) Key() string { return "cancel/" + a.Operation }
 // String implements Action.
 func (a CancelOperation) String() string {
 	return fmt.Sprintf("cancel the cloud's operation %s", a.Operation)
+}
+
+// Key implements Action.
+func (a EndSoak) Key() string { return "end-soak/" + a.Operation }
+
+// String implements Action.
+func (a EndSoak) String() string {
+	return fmt.Sprintf("end the soak of the cloud's operation %s", a.Operation)
 }

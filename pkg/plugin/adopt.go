@@ -40,7 +40,7 @@ func (o *observation) adoptRecord(line *commandLine, m mode, wished record.Reque
 		r.record = r.record.AsAborting()
 	default:
 		if m == modeComplete {
-			r.record.Soak.Until = line.now().Round(0)
+			r.record = r.record.AsCompleting(line.now().Round(0))
 		}
 		request := r.record.Request.WithSettings(wished, line.typed)
 		replan := mayReplan(line, m, &r.record)

@@ -90,7 +90,7 @@ func (p *planning) sizeAfter(forecast *simulate.Forecast) int {
 // hasForecast reports whether the plan shows how long the upgrade takes. It is unknown when short-lived nodes end, and
 // what the owner of nodes does with other nodes.
 func (p *planning) hasForecast() bool {
-	return !p.s.podsOfGroupOnly && !p.request.Strategy.Traits().Expires && p.findOwnerRefusal() == nil
+	return !p.s.podsOfGroupOnly && !p.request.ReplacedBy().Traits().Expires && p.findOwnerRefusal() == nil
 }
 
 // findOwnerRefusal returns the finding that names the owner of the nodes, nil if there is none.
@@ -128,7 +128,7 @@ func (p *planning) runForecast(ctx context.Context, req record.Request, watch fu
 			spec.Draws = randomOrders
 		}
 		spec.Pods = drain.DropWishes(spec.Pods)
-		spec.Group, spec.Record, req = upgrade.DelegatedAsSurge(spec.Group, &spec.Record, req)
+		spec.Group, spec.Record, req = upgrade.DelegatedAsOwn(spec.Group, p.members, &spec.Record, req, p.now)
 	}
 	spec.Autoscaled = req.Strategy.Traits().ByAutoscaler
 	var assumed []string

@@ -197,7 +197,9 @@ type reportedGroup struct {
 // makeStatus returns the status that the upgrade's next step would show. It carries out no action.
 func (r *reportedGroup) makeStatus(state recordedState, now time.Time) *report.UpgradeStatus {
 	rec := state.record
-	if watched := r.followOperation(now); watched != nil && !rec.IsRunning() {
+	watched := r.followOperation(now)
+	follows := watched != nil && !rec.IsRunning() && !(rec.Result == record.Waiting && rec.Delegation != nil && rec.Delegation.ID == r.group.Managed.Operation.ID)
+	if follows {
 		rec = *watched
 	}
 	status := makeUpgradeStatus(r.group.Name, rec)
@@ -206,7 +208,7 @@ func (r *reportedGroup) makeStatus(state recordedState, now time.Time) *report.U
 		status.Operation, status.OperationOf = &r.group.Managed.Operation, r.group.Provider
 	}
 	world := upgrade.NewWorld(now, r.group, r.members, &r.cluster.view, rec)
-	world.Asked, world.Notes, world.Controllers = state.asked, r.notes, r.controllers
+	world.Asked, world.Notes, world.Controllers, world.Stay = state.asked, r.notes, r.controllers, follows
 	if rec.Run == "" {
 		status.Status, status.Outdated = record.Status{}, countOutdatedIfKnown(&r.group, r.members)
 		if status.Outdated == nil {

@@ -18,7 +18,7 @@ const ruleAddresses = "NG004"
 // pod of the node it replaces that has an address in the zone's subnets, as with the Amazon VPC
 // CNI.
 func CheckAddresses(members []nodegroup.Member, r *record.Request, subnets []nodegroup.Subnet) []Finding {
-	if r.Strategy.Traits().Expires {
+	if r.ReplacedBy().Traits().Expires {
 		return nil
 	}
 	free := map[string]int{}

@@ -242,7 +242,7 @@ func appliedVersion(object metav1.Object) string {
 
 // findShortSettle implements rule LB008. Every node is a target, even without pods of the service.
 func findShortSettle(s *Scene) []Finding {
-	if len(s.outdated) == 0 || s.World.Request.Strategy.Traits().Expires {
+	if len(s.outdated) == 0 || s.World.Request.ReplacedBy().Traits().Expires {
 		return nil
 	}
 	var found []Finding

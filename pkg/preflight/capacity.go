@@ -46,7 +46,7 @@ func capacityRules() []Rule {
 // the node that was launched to replace a node drained before.
 func findLackOfRoom(s *Scene) []Finding {
 	r := &s.World.Request
-	if traits := r.Strategy.Traits(); traits.Expires || traits.ByAutoscaler {
+	if traits := r.ReplacedBy().Traits(); traits.Expires || traits.ByAutoscaler {
 		return nil // no node is drained, or an autoscaler adds nodes as pods need them
 	}
 	if !slices.ContainsFunc(s.Nodes, func(n *corev1.Node) bool { return !n.Status.Allocatable.Pods().IsZero() }) {
@@ -225,7 +225,7 @@ func (s *Scene) roomOfNewNode(rooms roomCounter) room {
 
 // findZonesWithoutNodes implements rule CAP002.
 func findZonesWithoutNodes(s *Scene) []Finding {
-	if traits := s.World.Request.Strategy.Traits(); traits.Expires || traits.ByAutoscaler {
+	if traits := s.World.Request.ReplacedBy().Traits(); traits.Expires || traits.ByAutoscaler {
 		return nil
 	}
 	moving := map[string]int{}

@@ -150,7 +150,7 @@ func listUpgradeFindings(w *upgrade.World, facts Facts) []Finding {
 		found = append(found, Finding{Rule: "NG002", Severity: Refuse, Message: w.Group.Refusal})
 	}
 	found = slices.Concat(found, checkControlPlane(w, facts), checkVersion(w, facts), checkMachines(w))
-	if w.Request.Strategy.Traits().Expires {
+	if w.Request.ReplacedBy().Traits().Expires {
 		return found // no node is drained
 	}
 	daemons, covers := map[string]bool{}, &coverage{world: w, facts: &facts}
@@ -203,7 +203,7 @@ func checkOwner(w *upgrade.World) []Finding {
 			continue
 		}
 		owner, owned := nodegroup.OwnerOf(m.Node)
-		if !owned || owner.Expires && w.Request.Strategy.Traits().Expires {
+		if !owned || owner.Expires && w.Request.ReplacedBy().Traits().Expires {
 			continue
 		}
 		f := Finding{Rule: RuleOwner, Severity: Refuse, Object: "node " + m.Name(), Message: owner.Name + " " + owner.Does, Remedy: owner.Remedy}

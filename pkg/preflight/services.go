@@ -13,7 +13,7 @@ import (
 // CheckServices implements rule LB006: a service that is reachable only on nodes with its pods
 // loses traffic if several of these nodes are drained concurrently (GKE G21).
 func CheckServices(members []nodegroup.Member, r *record.Request, services []*corev1.Service) []Finding {
-	if r.Window < 2 || r.Strategy.Traits().Expires {
+	if r.Window < 2 || r.ReplacedBy().Traits().Expires {
 		return nil
 	}
 	var found []Finding

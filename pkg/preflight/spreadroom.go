@@ -112,7 +112,7 @@ func (s *Scene) hasAllNodes() bool {
 
 // countAddedFirst returns how many nodes the upgrade adds before it drains the first one.
 func (s *Scene) countAddedFirst() int {
-	if s.World.Request.Strategy.Traits().ByAutoscaler {
+	if s.World.Request.ReplacedBy().Traits().ByAutoscaler {
 		return len(s.outdated) // an autoscaler adds nodes for pods that wait
 	}
 	return s.World.Request.Surge

@@ -246,7 +246,7 @@ func findLongDeregistration(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 func findLongGrace(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	request, grace := &s.World.Request, drain.GracePeriod(pod)
 	limit := request.DrainTimeout.Duration
-	if request.Strategy.Traits().Expires || grace <= limit {
+	if request.ReplacedBy().Traits().Expires || grace <= limit {
 		return nil
 	}
 	f := &Finding{}

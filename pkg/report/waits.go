@@ -18,10 +18,10 @@ type Wait struct {
 	Node, Cause, Remedy string
 	Pods                int
 	Since               time.Time
-	// Until is when the cloud that drains the node gives up or, if Forces is true, deletes the pods. It is zero if this tool
-	// drains the node.
-	Until  time.Time
-	Forces bool
+	// Until is when the cloud that drains the node gives up, deletes the pods if Forces is true, or goes on without them if
+	// Lingers is true. It is zero if this tool drains the node.
+	Until           time.Time
+	Forces, Lingers bool
 	// Lasting is true if a user must end the wait, or if it has lasted longer than reportDelay.
 	Lasting bool
 	// key identifies the wait at different moments, even if the numbers in its cause change.
@@ -45,7 +45,7 @@ func CollectWaits(blocked []drain.Blocked, now time.Time) []Wait {
 		if !known {
 			i = len(waits)
 			at[key] = i
-			waits = append(waits, Wait{key: key, Node: b.Node, Cause: b.String(), Remedy: b.Remedy(), Since: b.Since, Until: b.Until, Forces: b.Forces})
+			waits = append(waits, Wait{key: key, Node: b.Node, Cause: b.String(), Remedy: b.Remedy(), Since: b.Since, Until: b.Until, Forces: b.Forces, Lingers: b.Lingers})
 		}
 		w := &waits[i]
 		w.Pods++
@@ -71,12 +71,15 @@ func (w Wait) formatTimeLimit(manager string, now time.Time) string {
 	if w.Until.IsZero() {
 		return ""
 	}
-	what := "gives up"
-	if w.Forces {
-		what = "deletes it"
-		if w.Pods > 1 {
-			what = "deletes them"
-		}
+	what, pods := "gives up", "it"
+	if w.Pods > 1 {
+		pods = "them"
+	}
+	switch {
+	case w.Lingers:
+		what = "goes on without " + pods
+	case w.Forces:
+		what = "deletes " + pods
 	}
 	return fmt.Sprintf(" (%s %s in %s)", manager, what, duration.HumanDuration(max(0, w.Until.Sub(now))))
 }

@@ -247,7 +247,7 @@ func TestForecastOfCurrentManagedGroupReplacesNothing(t *testing.T) {
 	}
 	spec.Group.Min, spec.Group.Managed = 1, &nodegroup.Managed{}
 	req := request()
-	spec.Group, spec.Record, req = upgrade.DelegatedAsSurge(spec.Group, &record.Record{}, req)
+	spec.Group, spec.Record, req = upgrade.DelegatedAsOwn(spec.Group, nil, &record.Record{}, req, spec.Now)
 	if got, want := predict(t, spec, req), "succeeded in 0s-0s, peak 3, 0.00 extra hours, 0 evictions\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -269,7 +269,7 @@ func TestForecastCordonsNodesInOrderOfManagedUpdate(t *testing.T) {
 		if minimal {
 			req.Surge = 0
 		}
-		spec.Group, spec.Record, req = upgrade.DelegatedAsSurge(spec.Group, &record.Record{}, req)
+		spec.Group, spec.Record, req = upgrade.DelegatedAsOwn(spec.Group, nil, &record.Record{}, req, spec.Now)
 		if got := predict(t, spec, req); strings.Contains(got, "stuck true") || !strings.Contains(got, want) {
 			t.Errorf("TerminateFirst %t: want %q in\n%s", minimal, want, got)
 		}
@@ -319,7 +319,7 @@ func TestForecastContinuesRunningManagedUpdate(t *testing.T) {
 	forecast := func(spec simulate.Spec, record record.Record) simulate.Forecast {
 		t.Helper()
 		req := request()
-		spec.Group, spec.Record, req = upgrade.DelegatedAsSurge(spec.Group, &record, req)
+		spec.Group, spec.Record, req = upgrade.DelegatedAsOwn(spec.Group, nil, &record, req, spec.Now)
 		spec.Times, _ = simulate.Estimate(&spec)
 		f, err := simulate.Predict(t.Context(), spec, req)
 		if err != nil {

@@ -110,7 +110,7 @@ func resolveBlueGreen(s Settings, req record.Request, group *nodegroup.Group, si
 		return record.Request{}, fmt.Errorf("--batch: %w", err)
 	}
 	req.BlueGreen = &record.BlueGreenRequest{
-		Batch: batch, BatchSoak: record.Duration{Duration: valueOrDefault(s.BatchSoak, 0)}, Soak: record.Duration{Duration: valueOrDefault(s.Soak, time.Hour)}, // GKE G47, G49
+		Batch: batch, BatchSoak: record.Duration{Duration: valueOrDefault(s.BatchSoak, 0)}, Soak: record.Duration{Duration: valueOrDefault(s.Soak, defaultSoak)}, // GKE G47
 	}
 	req.Window, req.To = max(1, batch), cmp.Or(s.To, group.Wanted.Target())
 	s.MaxSurge = &nodegroup.Quantity{N: outdated}

@@ -274,7 +274,7 @@ func (d *decision) obeyVerb() {
 			d.pauseUpgrade() // no node was started
 		}
 	case record.VerbComplete:
-		d.rec.Soak.CompleteAt(d.w.Now)
+		d.completeSoak()
 	case record.VerbRollback:
 		if !d.rec.Rollback { // otherwise the rollback is running already
 			d.stopForRequest("a rollback")
@@ -444,6 +444,7 @@ func (d *decision) addBlocked(b drain.Blocked) {
 		since = d.w.Now
 	}
 	b.Since, b.Forces = since, d.rec.Request.OnTimeout == record.Force
+	b.Lingers = !b.Until.IsZero() && d.rec.Request.ReplacedBy() == record.BlueGreen
 	d.notes.BlockedSince[key] = since
 	if b.IsSeenLastReady() { // time in which another obstacle blocked the pod does not count
 		waits, waited := d.w.Notes.LastReadySince[key]

@@ -29,7 +29,16 @@ func delegatedStrategy() strategy {
 		resolve: refuseDelegated, describe: describeDelegated,
 		phases: []phase{
 			{name: record.PhaseSetup, waitsFor: "the cloud to start the upgrade", verbs: verbs, run: (*decision).beginOperation},
-			{name: record.PhaseFollow, waitsFor: "the cloud", verbs: verbs, run: (*decision).followOperation},
+			{name: record.PhaseFollow, waitsFor: "the cloud", verbs: verbs, run: (*decision).followUntilSoak},
+			{
+				name: record.PhaseSoak, waitsFor: "the cloud", waitsUntil: "the drained nodes are kept", hasWorkInWait: true, verbs: append([]record.Verb{record.VerbComplete}, verbs...),
+				run: (*decision).followSoak,
+			},
+			{name: record.PhaseDeleteBlue, waitsFor: "the cloud", isFinal: true, verbs: verbs, run: (*decision).followDeletion},
+			{
+				name: record.PhaseExpire, isFinal: true, verbs: verbs,
+				run: func(d *decision) bool { return !d.rec.Request.ReplacedBy().Traits().Expires || d.awaitExpiry() },
+			},
 		},
 		stop: (*decision).stopFollowing,
 		undo: (*decision).stopFollowing,
@@ -38,13 +47,17 @@ func delegatedStrategy() strategy {
 
 // resolveDelegated returns the request for a group that its cloud upgrades. The numbers are the cloud's own, except the
 // width if the cloud takes it from a request. It returns an error for flags that the cloud cannot obey.
-func (s Settings) resolveDelegated(group *nodegroup.Group, size int) (record.Request, error) {
+func (s Settings) resolveDelegated(group *nodegroup.Group, size, outdated int) (record.Request, error) {
 	provider, managed := nodegroup.InfoOf(group.Provider), group.Managed
 	manager := nameManager(group.Provider)
+	rollout, sets, err := s.chooseRollout(group)
+	if err != nil {
+		return record.Request{}, err
+	}
 	if (s.MaxUnavailable != nil || s.MaxSurge != nil) && !managed.TakesWidth {
 		return record.Request{}, fmt.Errorf("--max-unavailable and --max-surge: %s upgrades group %q with the group's own settings: remove the flags, and change the settings with %s", manager, group.Name, managed.ChangeWidth)
 	}
-	flag := s.firstNonDelegatedFlag(provider.Model)
+	flag := s.withoutRollout(managed).firstNonDelegatedFlag(provider.Model)
 	if flag == "" && managed.DeletesRest && s.OnTimeout == record.Fail {
 		flag = "on-timeout=fail"
 	}
@@ -58,9 +71,15 @@ func (s Settings) resolveDelegated(group *nodegroup.Group, size int) (record.Req
 	if managed.DeletesRest {
 		req.OnTimeout = record.Force
 	}
+	req.SetsRollout = sets
+	if name := record.Strategy(rollout.Strategy); name.Known() != record.Surge {
+		return resolveRollout(req, name, rollout, outdated)
+	}
 	width := *managed
-	width.MaxUnavailable, width.MaxSurge = valueOrDefault(s.MaxUnavailable, managed.MaxUnavailable), valueOrDefault(s.MaxSurge, managed.MaxSurge)
-	var err error
+	if sets { // the settings of another strategy say nothing about the width
+		width.MaxUnavailable, width.MaxSurge = nodegroup.Quantity{}, nodegroup.Quantity{N: 1} // GKE G10
+	}
+	width.MaxUnavailable, width.MaxSurge = valueOrDefault(s.MaxUnavailable, width.MaxUnavailable), valueOrDefault(s.MaxSurge, width.MaxSurge)
 	if req.MaxUnavailable, err = width.MaxUnavailable.ResolveUnavailable(size); err != nil {
 		return record.Request{}, fmt.Errorf("reading how many nodes of group %q may be unavailable: %w", group.Name, err)
 	}
@@ -82,6 +101,9 @@ func refuseDelegated(_ Settings, _ record.Request, group *nodegroup.Group, _, _ 
 
 // describeDelegated returns the line of a plan.
 func describeDelegated(r *record.Request, provider string) string {
+	if r.ReplacedBy() != record.Surge {
+		return describeRollout(r, provider)
+	}
 	manager := nodegroup.InfoOf(provider).Manager
 	kind, late := manager.Rolling, fmt.Sprintf("the %s fails (%s)", nameOperation(provider), record.PodEvictionFailure)
 	if r.OnTimeout == record.Force {
@@ -98,7 +120,7 @@ func describeDelegated(r *record.Request, provider string) string {
 	if r.Settle.Duration > 0 {
 		text += fmt.Sprintf("; %s before it is terminated", formatLimit(r.Settle.Duration))
 	}
-	return text
+	return text + describeKeptSettings(r, provider)
 }
 
 // nameManager returns the name of the service that upgrades groups of the provider: "EKS".
@@ -133,9 +155,13 @@ func (d *decision) beginOperation() (done bool) {
 		return false
 	}
 	op, known := d.newestOperation(), d.rec.Delegation
-	known.Cancels, known.RollsBack, known.TakesWidth = d.w.Group.Managed.Cancels, d.w.Group.Managed.RollsBack, d.w.Group.Managed.TakesWidth
+	managed := d.w.Group.Managed
+	known.Cancels, known.RollsBack, known.EndsSoaks, known.TakesWidth = managed.Cancels, managed.RollsBack && canRollBack(&d.rec.Request), managed.EndsSoaks, managed.TakesWidth
 	if known.Cancels || known.TakesWidth {
 		d.rec.Version = max(d.rec.Version, record.DelegationVersion) // older programs would drop both fields
+	}
+	if d.rec.Request.CloudStrategy != "" || d.rec.Request.SetsRollout {
+		d.rec.Version = max(d.rec.Version, record.RolloutVersion)
 	}
 	// An earlier reading showed a newer operation, so this operation had ended before the newer one began.
 	wasOver := op.Began.Before(known.Newest)
@@ -198,7 +224,7 @@ func (d *decision) requestCancellation(op *nodegroup.Operation) {
 	cancel := nodegroup.CancelOperation{Operation: op.ID}
 	d.pollCloudSoon(fmt.Sprintf("%s to cancel %s", d.managerName(), d.operationName(op.ID)))
 	d.rec.Delegation.Cancelling = op.ID
-	if !d.isReadingTooOld(cancel) {
+	if !op.Cancelling && !d.isReadingTooOld(cancel) {
 		d.addAction(cancel)
 	}
 }
@@ -243,7 +269,7 @@ func (d *decision) delegateAction() nodegroup.Delegate {
 		kind = fmt.Sprintf("%s-%d-%d", kind, width.MaxUnavailable, width.MaxSurge)
 	}
 	return nodegroup.Delegate{
-		To: d.rec.Target, Force: force, Width: width, Rollback: d.takesBackOperation(),
+		To: d.rec.Target, Force: force, Width: width, Rollout: requestedRollout(&d.rec.Request), Rollback: d.takesBackOperation(),
 		Token: ledger.Token(d.rec.Run, kind, d.rec.Delegation.Attempt), Etag: d.etag(),
 	}
 }
@@ -302,7 +328,7 @@ func (d *decision) followOperation() (done bool) {
 	case nodegroup.OperationCancelled:
 		return d.concludeCancelled(op)
 	case nodegroup.OperationSucceeded:
-		return d.concludeOperation()
+		return d.rec.Request.ReplacedBy().Traits().Expires || d.concludeOperation()
 	default:
 		d.watchDrains()
 		d.pollCloudSoon(d.describeProgress())
@@ -333,9 +359,14 @@ func (d *decision) cancelForPause(op *nodegroup.Operation) {
 // operation was cancelled for a pause, the upgrade pauses. If the user has withdrawn the pause, another operation begins.
 // If another user cancelled the operation, the upgrade stops, and a person must decide.
 func (d *decision) concludeCancelled(op *nodegroup.Operation) (replaced bool) {
-	switch {
-	case d.countAllReplaced():
+	if d.countAllReplaced() {
 		return true
+	}
+	d.endSoak()
+	if d.rec.Phase != record.PhaseFollow {
+		d.enterPhase(delegatedStrategy().findPhase(record.PhaseFollow)) // nothing soaks any more
+	}
+	switch {
 	case d.pausing:
 		d.stopForPauseRequest()
 	case d.rec.Delegation.Cancelling == op.ID:
@@ -430,6 +461,7 @@ func (d *decision) explainFailure(op *nodegroup.Operation) string {
 // may be waiting for the pods of any cordoned node, so it names those, too.
 func (d *decision) watchDrains() {
 	known, draining := d.rec.Delegation, map[string]time.Time{}
+	keeps := d.rec.Request.ReplacedBy().Traits().KeepsNodes
 	var closed []*nodegroup.Member
 	for _, m := range d.count.pending {
 		if m.Node == nil || !hasMachine(m) || !nodegroup.IsClosed(m.Node) {
@@ -440,23 +472,37 @@ func (d *decision) watchDrains() {
 		if !seen && d.isDraining(m) {
 			since, seen = d.w.Now, true
 		}
-		if seen {
+		view := d.classifyPodsOf(m)
+		if seen && (!keeps || view.countPodsLeft() > 0) {
 			draining[m.Name()] = since
 		}
-		d.notes.PodsLeft[m.Name()] = d.classifyPodsOf(m).uidsOfRunning()
+		d.notes.PodsLeft[m.Name()] = view.uidsOfRunning()
 	}
 	known.Draining = draining
+	underWay := d.listDraining()
 	for _, m := range closed {
 		switch since, seen := draining[m.Name()]; {
-		case seen:
+		case slices.Contains(underWay, m.Name()):
 			d.blockPods(m, since.Add(d.rec.Request.DrainTimeout.Duration))
-		case len(draining) < d.rec.Request.Window:
+		case !seen && len(underWay) < d.rec.Request.Window:
 			d.blockPods(m, time.Time{})
 		}
 	}
 	// The list is recorded so that status can show it from another machine.
 	long, _ := d.listLongBlocked(record.MostBlockedOfGroup, func(drain.Blocked) string { return "" })
 	d.rec.Delegation.Blocked = long[""]
+}
+
+// listDraining returns the names of the nodes that the cloud is draining, sorted. A cloud that keeps drained nodes stops draining a
+// node at the end of its time, and keeps it with its pods (GKE G44).
+func (d *decision) listDraining() []string {
+	names := slices.Sorted(maps.Keys(d.rec.Delegation.Draining))
+	if d.rec.Request.ReplacedBy() != record.BlueGreen {
+		return names
+	}
+	return slices.DeleteFunc(names, func(name string) bool {
+		return !d.w.Now.Before(d.rec.Delegation.Draining[name].Add(d.rec.Request.DrainTimeout.Duration))
+	})
 }
 
 // isDraining reports whether a pod of the cordoned node was evicted, or disappeared since the last step without a visible
@@ -495,7 +541,7 @@ func (d *decision) describeProgress() string {
 // describeStage returns how far the cloud is, with the cloud's own words in parentheses.
 func (d *decision) describeStage() string {
 	text := d.managerName()
-	switch names := slices.Sorted(maps.Keys(d.rec.Delegation.Draining)); {
+	switch names := d.listDraining(); {
 	case len(names) > 0:
 		text += " to drain " + strings.Join(names, ", ")
 	case len(d.count.pending) == 0:
@@ -524,9 +570,15 @@ func (d *decision) delegatedNodeStatus(m *nodegroup.Member) record.NodeStatus {
 		return status
 	}
 	status.State = record.NodeFenced
-	if _, draining := d.rec.Delegation.Draining[m.Name()]; draining {
+	if d.isKeptByCloud(m) {
+		status.State = record.NodeParked
+	}
+	if _, begun := d.rec.Delegation.Draining[m.Name()]; begun {
 		left := d.classifyPodsOf(m)
-		status.State, status.Pods, status.Staying = record.NodeDraining, left.countPodsLeft(), left.staying
+		status.Pods, status.Staying = left.countPodsLeft(), left.staying
+		if status.State == record.NodeFenced {
+			status.State = record.NodeDraining
+		}
 	}
 	return status
 }
@@ -550,10 +602,15 @@ func (d *decision) stopFollowing() {
 func WatchOperation(group *nodegroup.Group, req record.Request, outdated int, now time.Time) record.Record {
 	op := group.Managed.Operation
 	began := cmp.Or(op.Began, now)
-	return record.Record{
+	rec := record.Record{
 		Version: record.Delegated.RecordVersion(), Run: op.ID, Request: req, Provider: group.Provider, Target: op.To, Started: began,
-		Phase: record.PhaseFollow, PhaseBegan: began, Total: outdated, Delegation: &record.Delegation{ID: op.ID, Cancels: group.Managed.Cancels, RollsBack: group.Managed.RollsBack},
+		Phase: record.PhaseFollow, PhaseBegan: began, Total: outdated,
+		Delegation: &record.Delegation{ID: op.ID, Cancels: group.Managed.Cancels, RollsBack: group.Managed.RollsBack, EndsSoaks: group.Managed.EndsSoaks},
 	}
+	if op.SoaksUntil.After(now) {
+		rec.Phase, rec.Soak.Until = record.PhaseSoak, op.SoaksUntil
+	}
+	return rec
 }
 
 // lostAfter is how long the cloud must not list a known operation before the operation counts as lost. The cloud's lists

@@ -27,7 +27,8 @@
 //   - autoscaled-blue-green: setup → cordon blue → wait → drain blue → delete blue →
 //     scale down → done (GKE G70)
 //   - short-lived: setup → expire → done (GKE G90)
-//   - delegated: setup → follow → done, of a group that its own cloud upgrades
+//   - delegated: setup → follow → soak → delete blue → expire → done, of a group that its own
+//     cloud upgrades; only the cloud's blue-green upgrades soak, and only its short-lived ones expire
 //
 // Each node goes Pending → Fenced → Draining → Empty → Removing → Gone. A node whose drain timeout is over is Forcing
 // or Quarantined. A node that blue-green keeps is Parked. A node whose machine its owner removes is Drained. Package

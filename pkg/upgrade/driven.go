@@ -3,25 +3,76 @@ package upgrade
 import (
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// DelegatedAsSurge describes the upgrade of a group by its own cloud as a surge of this tool, for a forecast: it returns the
+// DelegatedAsOwn describes the upgrade of a group by its own cloud as an upgrade by this tool, for a forecast: it returns the
 // group, with the record and the request that have the cloud's own numbers. The forecast begins at the start or, if the cloud
 // has added or drains nodes already, at that point. From Managed it keeps only whether the cloud terminates nodes first. A
 // cloud respects budgets, but does not check whether workloads recover.
-func DelegatedAsSurge(group nodegroup.Group, rec *record.Record, req record.Request) (nodegroup.Group, record.Record, record.Request) {
+func DelegatedAsOwn(group nodegroup.Group, members []nodegroup.Member, rec *record.Record, req record.Request, now time.Time) (nodegroup.Group, record.Record, record.Request) {
 	group.Managed, group.Quiesce, group.Refusal = &nodegroup.Managed{TerminateFirst: group.Managed.TerminateFirst}, nil, ""
-	req.Strategy, req.NoImplicitBudgets, req.IgnoreUnready = record.Surge, true, []string{record.AllWorkloads}
-	if rec.Delegation == nil || rec.Sizes.Desired == 0 || !hasCloudBegun(&group, rec) {
+	policy := req.Policy()
+	if req.ReplacedBy() != record.Surge {
+		group.Managed = nil // the other strategies add and remove nodes as this tool does
+	}
+	req.Strategy, req.NoImplicitBudgets, req.IgnoreUnready = req.ReplacedBy(), true, []string{record.AllWorkloads}
+	own := record.Record{
+		Version: req.Strategy.RecordVersion(), Run: rec.Run, Request: req, Started: rec.Started, Phase: record.PhaseUpgrade, Previous: rec.Previous, Target: rec.Target,
+		Provider: rec.Provider, Sizes: rec.Sizes, Total: rec.Total, Replaced: rec.Replaced,
+	}
+	switch {
+	case rec.Delegation == nil:
+		return group, record.Record{}, req
+	case req.Strategy == record.BlueGreen:
+		return group, blueGreenUnderWay(&group, members, rec, own, policy, now), req
+	case rec.Sizes.Desired == 0 || !hasCloudBegun(&group, rec):
 		return group, record.Record{}, req
 	}
-	return group, record.Record{
-		Version: record.Surge.RecordVersion(), Run: rec.Run, Request: req, Started: rec.Started, Phase: record.PhaseUpgrade, Previous: rec.Previous, Target: rec.Target,
-		Provider: rec.Provider, Sizes: rec.Sizes, Total: rec.Total, Replaced: rec.Replaced, Ledger: ledgerWithAdded(&group, rec), Nodes: recordsOfDraining(rec, req.DrainTimeout.Duration), Begun: len(rec.Delegation.Draining),
-	}, req
+	own.Ledger, own.Nodes, own.Begun = ledgerWithAdded(&group, rec), recordsOfDraining(rec, req.DrainTimeout.Duration), len(rec.Delegation.Draining)
+	return group, own, req
+}
+
+// blueGreenUnderWay completes the record of a cloud's blue-green upgrade. The nodes show what the cloud has done: it adds all
+// new nodes, cordons all outdated ones, and then drains them batch by batch (GKE G40). It returns the zero Record if the cloud
+// has added no node.
+func blueGreenUnderWay(group *nodegroup.Group, members []nodegroup.Member, rec *record.Record, own record.Record, policy drain.Policy, now time.Time) record.Record {
+	books, added := rec.Ledger.Books(), 0
+	books.Zones = map[string]ledger.Zone{}
+	for _, i := range group.Instances {
+		if zone := books.Zones[i.Zone]; !i.Outdated {
+			books.Zones[i.Zone] = ledger.Zone{Surge: zone.Surge + 1, Launched: zone.Launched + 1}
+			added++
+		}
+	}
+	if added == 0 {
+		return record.Record{}
+	}
+	own.Ledger, own.Nodes, own.Phase = ledger.FromBooks(books), map[string]record.NodeRecord{}, record.PhaseCreateGreen
+	for i := range members {
+		m := &members[i]
+		if !m.Outdated || m.Node == nil || !nodegroup.IsClosed(m.Node) {
+			continue
+		}
+		own.Phase = record.PhaseDrainBlue
+		since, begun := rec.Delegation.Draining[m.Name()]
+		deadline := since.Add(own.Request.DrainTimeout.Duration)
+		switch {
+		case begun && now.Before(deadline):
+			own.Nodes[m.Name()] = record.NodeRecord{State: record.NodeDraining, Batch: 1, Began: since, Deadline: deadline}
+		case begun || classifyPods(m.Pods, policy, false).countPodsLeft() == 0 || rec.Phase != record.PhaseFollow:
+			own.Nodes[m.Name()] = record.NodeRecord{State: record.NodeParked, Batch: 1, Began: own.Started, EmptyAt: own.Started}
+			own.Soak.Batches++
+		}
+	}
+	own.Begun = len(own.Nodes)
+	if rec.Phase == record.PhaseSoak || rec.Phase == record.PhaseDeleteBlue {
+		own.Phase, own.Soak = rec.Phase, rec.Soak
+	}
+	return own
 }
 
 // hasCloudBegun reports whether the cluster shows that the cloud has begun to add or drain nodes.
@@ -61,8 +112,10 @@ func ledgerWithAdded(group *nodegroup.Group, rec *record.Record) ledger.Ledger {
 func KnowsCloudSurge(rec *record.Record, group *nodegroup.Group) bool {
 	m := group.Managed
 	switch {
-	case m == nil:
+	case m == nil || rec.Request.ReplacedBy().Traits().ByAutoscaler:
 		return false
+	case rec.Request.ReplacedBy() == record.BlueGreen:
+		return true // it adds a node for each outdated one
 	case rec.Delegation != nil && rec.Delegation.ID == "" && m.Operation.State != nodegroup.OperationRunning:
 		return true // the cloud has not begun
 	}

@@ -112,7 +112,7 @@ func (d *decision) limitRetry(action nodegroup.Action, retry Retry) {
 // hasOwnLimit reports whether the duration of the action is limited elsewhere.
 func hasOwnLimit(action nodegroup.Action) bool {
 	switch action.(type) {
-	case nodegroup.AddCapacity, nodegroup.Delegate, nodegroup.CancelOperation:
+	case nodegroup.AddCapacity, nodegroup.Delegate, nodegroup.CancelOperation, nodegroup.EndSoak:
 		return true
 	default:
 		return false

@@ -147,7 +147,7 @@ func (s Settings) ResolveRequest(group *nodegroup.Group, size, outdated int) (re
 		return record.Request{}, err
 	}
 	if group.Managed != nil {
-		return s.resolveDelegated(group, size)
+		return s.resolveDelegated(group, size, outdated)
 	}
 	like := cmp.Or(s.Like, nodegroup.InfoOf(group.Provider).Model)
 	model := defaultsOf(like)

@@ -27,7 +27,7 @@ func shortLivedStrategy() strategy {
 			},
 			{
 				name: record.PhaseExpire, suspendsNothing: true, verbs: abort,
-				run: (*decision).awaitExpiry,
+				run: func(d *decision) bool { return d.setRevision() && d.awaitExpiry() },
 			},
 		},
 		stop: (*decision).bringToRest,
@@ -70,9 +70,6 @@ func checkGroupShortLived(group *nodegroup.Group, _ *record.Request, _ int) erro
 // awaitExpiry waits until no outdated node is left or a week is over, and lists the nodes that are left. A process that
 // does not stay lists them and exits, and the same command checks again later.
 func (d *decision) awaitExpiry() (done bool) {
-	if !d.setRevision() {
-		return false
-	}
 	left := len(d.count.pending)
 	d.rec.Replaced = d.rec.Total - left
 	if left == 0 {

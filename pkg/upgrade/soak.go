@@ -10,6 +10,8 @@ import (
 const (
 	// maxSoak limits how long all soaks of an upgrade take together (GKE G50).
 	maxSoak = 7 * 24 * time.Hour
+	// defaultSoak is how long a blue-green upgrade keeps the drained nodes (GKE G49).
+	defaultSoak = time.Hour
 	// longWait is the remaining wait above which a process exits instead of waiting.
 	longWait = 15 * time.Minute
 )
@@ -33,6 +35,15 @@ func (d *decision) soakFor(length time.Duration) (over bool) {
 	d.setWaiting(cmp.Or(d.phase.waitsFor, "the soak") + " to end at " + s.Until.UTC().Format(time.RFC3339))
 	d.requeueAt(s.Until)
 	return false
+}
+
+// completeSoak ends a running soak before its time. If the group's cloud keeps the outdated nodes, the cloud must end it.
+func (d *decision) completeSoak() {
+	if d.rec.Delegation != nil {
+		d.rec.Delegation.Completing = d.rec.Delegation.ID
+		return
+	}
+	d.rec.Soak.CompleteAt(d.w.Now)
 }
 
 // endSoak ends the current soak.

@@ -31,6 +31,11 @@ func (d *decision) summarizeStatus() record.Status {
 	}
 	if d.rec.Delegation != nil {
 		s.Manager = d.managerName()
+		for _, m := range d.count.pending {
+			if d.isKeptByCloud(m) {
+				s.Outdated--
+			}
+		}
 	}
 	if d.w.Brief {
 		return s

@@ -44,6 +44,8 @@ type phase struct {
 	// stopsOnGroupChange is true if the upgrade stops when another process changes the group's maximum or the protection of
 	// its instances during the phase.
 	stopsOnGroupChange bool
+	// isFinal is true if the group's cloud can no longer be stopped in the phase.
+	isFinal bool
 	// keepsAllOnStop is true if a stop changes nothing: outdated nodes are kept beside the new ones.
 	keepsAllOnStop bool
 	// suspendsScaling is true if the phase also suspends the processes that scale the group by themselves, because half of the
@@ -181,13 +183,22 @@ func Allows(r *record.Record, verb record.Verb) error {
 	return fmt.Errorf("it is in phase %q, which does not allow %s", r.Phase, verb)
 }
 
-// allowsIn reports whether a user may ask for the verb in the phase. A delegated upgrade that its cloud can cancel may
-// also be paused, and one that its cloud can take back may also be rolled back.
+// allowsIn reports whether a user may ask for the verb in the phase. In a delegated upgrade, pause, rollback and complete also
+// need the cloud's support.
 func allowsIn(r *record.Record, p phase, verb record.Verb) bool {
-	if known := r.Delegation; known != nil && (verb == record.VerbPause && known.Cancels || verb == record.VerbRollback && known.RollsBack) {
-		return true
+	if r.Delegation == nil {
+		return slices.Contains(p.verbs, verb)
 	}
-	return slices.Contains(p.verbs, verb)
+	switch verb {
+	case record.VerbPause:
+		return r.Delegation.Cancels && !p.isFinal
+	case record.VerbRollback:
+		return r.Delegation.RollsBack && !p.isFinal
+	case record.VerbComplete:
+		return r.Delegation.EndsSoaks && slices.Contains(p.verbs, verb)
+	default:
+		return slices.Contains(p.verbs, verb)
+	}
 }
 
 // allowedVerb returns the verb that a user asked for, or "" if the upgrade does not allow it in its phase.

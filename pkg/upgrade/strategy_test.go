@@ -34,7 +34,10 @@ func TestPhaseDecidesWhichVerbsAreAllowed(t *testing.T) {
 			record.PhaseDeleteBlue: {record.VerbAbort}, record.PhaseScaleDown: {record.VerbAbort}, record.PhaseDone: nil,
 		},
 		record.ShortLived: {record.PhaseSetup: {record.VerbAbort}, record.PhaseExpire: {record.VerbAbort}, record.PhaseDone: nil},
-		record.Delegated:  {record.PhaseSetup: {record.VerbAbort}, record.PhaseFollow: {record.VerbAbort}, record.PhaseDone: nil},
+		record.Delegated: {
+			record.PhaseSetup: {record.VerbAbort}, record.PhaseFollow: {record.VerbAbort}, record.PhaseSoak: {record.VerbAbort, record.VerbComplete},
+			record.PhaseDeleteBlue: {record.VerbAbort}, record.PhaseExpire: {record.VerbAbort}, record.PhaseDone: nil,
+		},
 	}
 	for _, strategy := range record.Strategies() {
 		for _, phase := range upgrade.Phases(strategy) {

@@ -95,7 +95,7 @@ func (w *World) listRefusedLaunches() []nodegroup.Action {
 // isOptional reports whether an upgrade continues if the action is refused.
 func isOptional(action nodegroup.Action) bool {
 	switch action.(type) {
-	case nodemark.HoldNode, schedule.Restart, nodegroup.CancelOperation:
+	case nodemark.HoldNode, schedule.Restart, nodegroup.CancelOperation, nodegroup.EndSoak:
 		return true
 	default:
 		return false

@@ -20,14 +20,20 @@ func TestGKEUpgradesItsPools(t *testing.T) {
 	t.Parallel()
 	shared := commonFixture.forTest(t)
 	for name, test := range map[string]func(*testing.T, *fixture.Fixture){
-		"surge":         testPoolSurge,
-		"other width":   testPoolWidth,
-		"paused":        testPoolPause,
-		"others":        testPoolUpgradeOfOtherUser,
-		"rolled back":   testPoolRollback,
-		"lost answers":  testPoolLostAnswer,
-		"forced by GKE": testPoolPodsDeletedAtTheHour,
-		"refused":       testPoolRefusals,
+		"surge":                               testPoolSurge,
+		"other width":                         testPoolWidth,
+		"paused":                              testPoolPause,
+		"others":                              testPoolUpgradeOfOtherUser,
+		"rolled back":                         testPoolRollback,
+		"lost answers":                        testPoolLostAnswer,
+		"forced by GKE":                       testPoolPodsDeletedAtTheHour,
+		"refused":                             testPoolRefusals,
+		"blue-green":                          testPoolBlueGreen,
+		"blue-green, rolled back in the soak": testPoolBlueGreenRollback,
+		"blue-green, paused":                  testPoolBlueGreenPause,
+		"blue-green of others":                testPoolSoakOfOtherUser,
+		"autoscaled":                          testPoolAutoscaled,
+		"short-lived":                         testPoolShortLived,
 	} {
 		t.Run(name, func(t *testing.T) {
 			skipUnlessSampled(t)
@@ -259,7 +265,8 @@ func testPoolRefusals(t *testing.T, shared *fixture.Fixture) {
 	}{
 		"a newer version than the control plane's": {[]string{s.group, "--to=1.35", "--yes"}, 1, "version 1.35.0-gke.100 is newer than the control plane's"},
 		"a version that does not exist":            {[]string{s.group, "--to=1.30", "--yes"}, 2, "GKE offers no node version 1.30 here"},
-		"a strategy":                               {[]string{s.group, "--strategy=blue-green", "--yes"}, 2, "--strategy: GKE upgrades group"},
+		"a strategy of other pools":                {[]string{s.group, "--strategy=short-lived", "--yes"}, 2, "GKE has this strategy only for groups that were created with it"},
+		"a strategy without its autoscaler":        {[]string{s.group, "--strategy=autoscaled-blue-green", "--yes"}, 2, "the autoscaler of group"},
 		"a pool that does not exist":               {[]string{"nope", "--yes"}, 2, "no node group"},
 		"no deletion at the hour":                  {[]string{s.group, "--on-timeout=fail", "--yes"}, 2, "--on-timeout=fail: GKE upgrades group"},
 	} {

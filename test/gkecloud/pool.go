@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
@@ -22,6 +23,8 @@ type PoolSpec struct {
 	Settings map[string]any
 	// Labels are added to the labels of its nodes.
 	Labels map[string]string
+	// Autoscaled is true if GKE's autoscaler may change the size of the pool.
+	Autoscaled bool
 }
 
 // pool is a node pool. The lock of its Cloud protects it.
@@ -32,6 +35,9 @@ type pool struct {
 	etag    int
 	nodes   []machine
 	serial  int
+	// phase is that of a running blue-green upgrade. green is the version of its new machines, and deletes the end of its soak.
+	phase, green string
+	deletes      time.Time
 }
 
 // machine is a machine of a pool.
@@ -113,6 +119,12 @@ func (p *pool) json(project, cluster string) map[string]any {
 		settings = map[string]any{"strategy": "SURGE", "maxSurge": 1}
 	}
 	shown["upgradeSettings"] = settings
+	if info := p.infoJSON(p.green); info != nil {
+		shown["updateInfo"] = info
+	}
+	if p.Autoscaled {
+		shown["autoscaling"] = map[string]any{"enabled": true, "totalMaxNodeCount": 2 * len(p.nodes)}
+	}
 	var groups []string
 	for _, zone := range p.Zones {
 		groups = append(groups, fmt.Sprintf("https://www.googleapis.com/compute/v1/projects/%s/zones/%s/instanceGroupManagers/gke-%s-%s-grp", project, zone, cluster, p.Name))
@@ -124,6 +136,8 @@ func (p *pool) json(project, cluster string) map[string]any {
 // PoolState is a pool as a test sees it.
 type PoolState struct {
 	Version, Status string
+	// Phase is that of a running blue-green upgrade.
+	Phase string
 	// Nodes are the versions of its nodes by name.
 	Nodes    map[string]string
 	Settings map[string]any
@@ -137,7 +151,7 @@ func (c *Cloud) Pool(name string) (PoolState, error) {
 	if p == nil {
 		return PoolState{}, errors.New("no such pool: " + name)
 	}
-	state := PoolState{Version: p.version, Status: p.status, Nodes: map[string]string{}, Settings: p.Settings}
+	state := PoolState{Version: p.version, Status: p.status, Phase: p.phase, Nodes: map[string]string{}, Settings: p.Settings}
 	for _, m := range p.nodes {
 		state.Nodes[m.name] = m.version
 	}

@@ -219,11 +219,15 @@ func (c *Cloud) routes() http.Handler {
 		return c.update(r.PathValue("pool"), body)
 	}))
 	mux.HandleFunc("POST "+location+"/clusters/{cluster}/nodePools/{pool}", c.answer(true, func(r *http.Request, body map[string]any) (map[string]any, *fault) {
-		name, isRollback := strings.CutSuffix(r.PathValue("pool"), ":rollback")
-		if !isRollback {
+		name, verb, _ := strings.Cut(r.PathValue("pool"), ":")
+		switch verb {
+		case "rollback":
+			return c.rollBack(name, body)
+		case "completeUpgrade":
+			return c.complete(name)
+		default:
 			return nil, &fault{http.StatusNotFound, "NOT_FOUND", "Not found."}
 		}
-		return c.rollBack(name, body)
 	}))
 	return mux
 }
@@ -308,7 +312,7 @@ func (c *Cloud) update(name string, body map[string]any) (map[string]any, *fault
 	if settings, ok := body["upgradeSettings"].(map[string]any); ok {
 		p.Settings = settings
 	}
-	return c.replaceAll(p, version).json(c), nil
+	return c.replaceAll(p, version, false).json(c), nil
 }
 
 // rollBack takes the nodes that a cancelled or failed upgrade has replaced back to the earlier version. If the pool's last upgrade
@@ -336,13 +340,16 @@ func (c *Cloud) rollBack(name string, body map[string]any) (map[string]any, *fau
 			version = op.initial
 		}
 	}
-	return c.replaceAll(p, version).json(c), nil
+	return c.replaceAll(p, version, true).json(c), nil
 }
 
 // replaceAll begins an operation that gives all nodes of the pool the version. The caller has the lock.
-func (c *Cloud) replaceAll(p *pool, version string) *operation {
+func (c *Cloud) replaceAll(p *pool, version string, isRollback bool) *operation {
 	op := c.begin("UPGRADE_NODES", p)
-	op.initial, op.target = p.version, version
+	op.initial, op.target, op.isRollback = p.version, version, isRollback
+	if !isRollback {
+		p.green = version
+	}
 	for _, zone := range p.Zones {
 		op.total += len(p.outdated(zone, version))
 	}
@@ -363,6 +370,8 @@ func (c *Cloud) cancel(name string) (map[string]any, *fault) {
 		return nil, &fault{http.StatusNotFound, "NOT_FOUND", "Not found: operation " + name + "."}
 	case op.status == "DONE":
 		return nil, &fault{http.StatusBadRequest, "FAILED_PRECONDITION", "Operation " + name + " is already done."}
+	case op.pool != "" && c.findPool(op.pool).phase == deletingBlue:
+		return nil, &fault{http.StatusBadRequest, "FAILED_PRECONDITION", "Operation " + name + " deletes the blue pool and cannot be cancelled."}
 	case op.status == "RUNNING":
 		op.status = "ABORTING"
 		close(op.cancelled)

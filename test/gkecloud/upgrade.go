@@ -15,8 +15,10 @@ type operation struct {
 	statusMessage            string
 	failure                  map[string]any
 	done, total              int
-	cancelled                chan struct{}
+	cancelled, completed     chan struct{}
+	completes                sync.Once
 	initial, target          string
+	isRollback               bool
 }
 
 // begin starts an operation of a pool. The caller has the lock.
@@ -24,7 +26,7 @@ func (c *Cloud) begin(kind string, p *pool) *operation {
 	c.serial++
 	op := &operation{
 		name: fmt.Sprintf("operation-%d-%08x", 1784863408191+c.serial, c.serial), kind: kind, status: "RUNNING", pool: p.Name,
-		start: time.Now(), cancelled: make(chan struct{}),
+		start: time.Now(), cancelled: make(chan struct{}), completed: make(chan struct{}),
 	}
 	c.operations = append(c.operations, op)
 	p.status = "RECONCILING"
@@ -36,7 +38,7 @@ func (c *Cloud) begin(kind string, p *pool) *operation {
 func (c *Cloud) end(p *pool, op *operation, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	op.status, op.end, p.status = "DONE", time.Now(), "RUNNING"
+	op.status, op.end, p.status, p.phase = "DONE", time.Now(), "RUNNING", ""
 	p.etag++
 	switch {
 	case errors.Is(err, errCancelled):
@@ -54,8 +56,19 @@ func (c *Cloud) end(p *pool, op *operation, err error) {
 
 var errCancelled = errors.New("cancelled")
 
-// upgrade replaces the pool's outdated nodes, one zone after another.
+// upgrade replaces the pool's outdated nodes, one zone after another or, in a blue-green upgrade, together. Nodes of short-lived pools
+// stay until they end by themselves.
 func (c *Cloud) upgrade(ctx context.Context, p *pool, op *operation) error {
+	c.mu.Lock()
+	r, isBlueGreen := p.rollout(op.total)
+	isShortLived := p.Settings["strategy"] == "SHORT_LIVED"
+	c.mu.Unlock()
+	switch {
+	case isBlueGreen:
+		return c.upgradeBlueGreen(ctx, p, op, r)
+	case isShortLived:
+		return nil
+	}
 	for _, zone := range p.Zones {
 		if err := c.upgradeZone(ctx, p, op, zone); err != nil {
 			return err

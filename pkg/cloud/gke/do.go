@@ -12,13 +12,15 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// Do implements cloud.Provider. It starts and cancels upgrades.
+// Do implements cloud.Provider. It starts and cancels upgrades, and ends their soaks.
 func (p *Provider) Do(ctx context.Context, group string, action nodegroup.Action) error {
 	switch a := action.(type) {
 	case nodegroup.Delegate:
 		return p.startUpgrade(ctx, group, a)
 	case nodegroup.CancelOperation:
 		return p.cancelOperation(ctx, a)
+	case nodegroup.EndSoak:
+		return p.endSoak(ctx, group, a)
 	default:
 		return cloud.Unsupported(providerName, action)
 	}
@@ -52,7 +54,7 @@ func (p *Provider) startUpgrade(ctx context.Context, group string, a nodegroup.D
 		p.rememberTarget(operation.Name, to.Version)
 		return nil
 	}
-	request := container.UpdateNodePoolRequest{NodeVersion: to.Version, Etag: pool.Etag, UpgradeSettings: changedSettings(pool.UpgradeSettings, a.Width)}
+	request := container.UpdateNodePoolRequest{NodeVersion: to.Version, Etag: pool.Etag, UpgradeSettings: changedSettings(pool, a)}
 	if pool.Config != nil {
 		request.ImageType = pool.Config.ImageType
 	}
@@ -75,16 +77,22 @@ func (p *Provider) rollsBackTo(ctx context.Context, name container.PoolName, ver
 	return last.InitialVersion == version
 }
 
-// changedSettings returns the settings for the width, or nil if the pool has this width. A pool without settings has GKE's default.
-func changedSettings(own *container.UpgradeSettings, width nodegroup.Width) *container.UpgradeSettings {
-	now := nodegroup.Width{MaxSurge: 1}
-	if own != nil {
+// changedSettings returns the settings that the request asks for, or nil if the pool's own are used.
+func changedSettings(pool *container.NodePool, a nodegroup.Delegate) *container.UpgradeSettings {
+	switch {
+	case a.Rollout.Strategy == blueGreen || a.Rollout.Strategy == autoscaledBlueGreen:
+		return blueGreenSettings(a.Rollout)
+	case a.Rollout == (nodegroup.Rollout{}) && rolloutOf(pool).Strategy != "":
+		return nil // another strategy than surge has no width
+	}
+	now := nodegroup.Width{MaxSurge: 1} // GKE's default
+	if own := pool.UpgradeSettings; own != nil {
 		now = nodegroup.Width{MaxSurge: int(valueOf(own.MaxSurge)), MaxUnavailable: int(valueOf(own.MaxUnavailable))}
 	}
-	if width == (nodegroup.Width{}) || width == now {
+	if a.Rollout == (nodegroup.Rollout{}) && (a.Width == (nodegroup.Width{}) || a.Width == now) {
 		return nil
 	}
-	return &container.UpgradeSettings{Strategy: container.StrategySurge, MaxSurge: new(int32(width.MaxSurge)), MaxUnavailable: new(int32(width.MaxUnavailable))}
+	return &container.UpgradeSettings{Strategy: container.StrategySurge, MaxSurge: new(int32(a.Width.MaxSurge)), MaxUnavailable: new(int32(a.Width.MaxUnavailable))}
 }
 
 // cancelOperation asks GKE to cancel an operation. If the operation is already over, the outcome is OutcomeMoved.
@@ -100,6 +108,24 @@ func (p *Provider) cancelOperation(ctx context.Context, a nodegroup.CancelOperat
 		return &cloud.Error{Outcome: nodegroup.OutcomeMoved, Err: err}
 	}
 	return classify(err)
+}
+
+// endSoak asks GKE to delete the old nodes of a blue-green upgrade now. GKE's request names no operation, so endSoak first checks that
+// the operation is the one that soaks. If it is not, the outcome is OutcomeMoved.
+func (p *Provider) endSoak(ctx context.Context, group string, a nodegroup.EndSoak) error {
+	name := container.PoolName{ClusterName: p.cluster, Pool: group}
+	pool, err := p.client.GetNodePool(ctx, name)
+	if err != nil {
+		return classify(err)
+	}
+	op, err := p.client.GetOperation(ctx, p.cluster.Operation(a.Operation))
+	if err != nil {
+		return classify(err)
+	}
+	if info := blueGreenInfo(pool); isOver(op) || info == nil || info.Phase != container.PhaseNodePoolSoaking {
+		return &cloud.Error{Outcome: nodegroup.OutcomeMoved, Err: fmt.Errorf("ending the soak of node pool %q: upgrade %s does not soak any more", group, a.Operation)}
+	}
+	return classify(p.client.CompleteNodePoolUpgrade(ctx, name))
 }
 
 // classify adds the outcome to an error of a request, nil for nil.

@@ -56,7 +56,8 @@ func describeOperation(name container.PoolName, op *container.Operation, target 
 	}
 	described := nodegroup.Operation{
 		ID: op.Name, Kind: string(op.OperationType), State: stateOf(op), Began: op.StartTime.Time,
-		Force: true, // GKE deletes the pods that are left at the end of a node's drain timeout (GKE G15)
+		Cancelling: op.Status == container.OperationAborting,
+		Force:      true, // GKE deletes the pods that are left at the end of a node's drain timeout (GKE G15)
 	}
 	if isUpgradeOfPool(op) {
 		described.To = nodegroup.Revision{ID: "operation/" + op.Name, Name: "an unknown version"}
@@ -158,7 +159,8 @@ func blueGreenInfo(pool *container.NodePool) *container.BlueGreenInfo {
 // findTarget returns the version to which the operation moves the pool; "" if it is not known. upgrades are the pool's upgrades that
 // GKE reports, nil if they were not read.
 func findTarget(op *container.Operation, pool *container.NodePool, upgrades []container.UpgradeDetails) string {
-	if info := blueGreenInfo(pool); !isOver(op) && info != nil && info.GreenPoolVersion != "" {
+	// During a rollback the green version is the one that the pool leaves.
+	if info := blueGreenInfo(pool); !isOver(op) && info != nil && info.GreenPoolVersion != "" && info.Phase != container.PhaseRollbackStarted {
 		return info.GreenPoolVersion
 	}
 	if op.StartTime.IsZero() {

@@ -56,7 +56,7 @@ func describePool(name container.PoolName, pool *container.NodePool, wanted stri
 func describeUpgrades(name container.PoolName, pool *container.NodePool) *nodegroup.Managed {
 	managed := &nodegroup.Managed{
 		MaxSurge: nodegroup.Quantity{N: 1}, TakesWidth: true, DrainTimeout: drainTimeout, DeletesRest: true, DrawsNodes: true,
-		PollInterval: drainInterval, Cancels: true, RollsBack: true, Etag: pool.Etag,
+		PollInterval: drainInterval, Cancels: true, RollsBack: true, EndsSoaks: true, Etag: pool.Etag, Rollout: rolloutOf(pool), TakesRollout: true,
 		ChangeWidth: poolCommand("gcloud container node-pools update", name) + " --max-surge-upgrade=N --max-unavailable-upgrade=M",
 	}
 	if settings := pool.UpgradeSettings; settings != nil {
@@ -93,20 +93,14 @@ func refuseStatus(pool *container.NodePool) string {
 	return ""
 }
 
-// refuseStrategy refuses to start upgrades of pools with strategies that this package does not start. Their upgrades can be followed.
+// refuseStrategy refuses to start upgrades of pools with strategies that this package does not know. Their upgrades can be followed.
 func refuseStrategy(name container.PoolName, pool *container.NodePool) string {
 	settings := pool.UpgradeSettings
-	switch {
-	case pool.QueuedProvisioning != nil && pool.QueuedProvisioning.Enabled, pool.Config != nil && pool.Config.FlexStart, settings != nil && settings.Strategy == container.StrategyShortLived:
-		return "GKE ends its nodes within 7 days, and starts new ones with the current version: wait"
-	case settings != nil && settings.Strategy == container.StrategyBlueGreen:
-		return fmt.Sprintf("it has GKE's strategy blue-green, which this version follows but does not start: start the upgrade with %s, and follow it with %s -w",
-			upgradeCommand(name), nodegroup.Command("status", name.Pool))
-	case settings != nil && !slices.Contains([]container.Strategy{"", container.StrategyUnspecified, container.StrategySurge}, settings.Strategy):
-		return fmt.Sprintf("it has the strategy %s, which this version does not know: start the upgrade with %s, and follow it with %s -w",
-			settings.Strategy, upgradeCommand(name), nodegroup.Command("status", name.Pool))
+	if settings == nil || slices.Contains([]container.Strategy{"", container.StrategyUnspecified, container.StrategySurge, container.StrategyBlueGreen, container.StrategyShortLived}, settings.Strategy) {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("it has the strategy %s, which this version does not know: start the upgrade with %s, and follow it with %s -w",
+		settings.Strategy, upgradeCommand(name), nodegroup.Command("status", name.Pool))
 }
 
 // refuseCluster refuses pools of clusters whose nodes GKE alone upgrades, and of those whose control plane has no version yet.

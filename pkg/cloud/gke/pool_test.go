@@ -37,12 +37,8 @@ func TestPoolsThatThisToolMustNotUpgradeAreRefused(t *testing.T) {
 		"being deleted":                          {refuseStatus(&container.NodePool{Status: container.PoolStopping}), "deleting it"},
 		"in error":                               {refuseStatus(&container.NodePool{Status: container.PoolError, Conditions: []container.StatusCondition{{Message: "no quota"}}}), "no quota"},
 		"Autopilot":                              {refuseCluster(&container.Cluster{CurrentMasterVersion: "1.34.3-gke.1200", Autopilot: &container.Autopilot{Enabled: true}}), "GKE Autopilot upgrades"},
-		"flex start":                             {refuseStrategy(poolName(), &container.NodePool{Config: &container.NodeConfig{FlexStart: true}}), "within 7 days"},
-		"a queue":                                {refuseStrategy(poolName(), &container.NodePool{QueuedProvisioning: &container.QueuedProvisioning{Enabled: true}}), "within 7 days"},
-		"short-lived":                            {refuseStrategy(poolName(), &container.NodePool{UpgradeSettings: &container.UpgradeSettings{Strategy: container.StrategyShortLived}}), "within 7 days"},
-		"blue-green":                             {refuseStrategy(poolName(), &container.NodePool{UpgradeSettings: &container.UpgradeSettings{Strategy: container.StrategyBlueGreen}}), "gcloud container clusters upgrade main --node-pool workers --location us-central1 --project acme"},
 		"without a version of the control plane": {refuseCluster(&container.Cluster{Status: container.ClusterProvisioning}), "the cluster is PROVISIONING"},
-		"a strategy of the future":               {refuseStrategy(poolName(), &container.NodePool{UpgradeSettings: &container.UpgradeSettings{Strategy: "CANARY"}}), "the strategy CANARY, which this version does not know"},
+		"a strategy of the future":               {refuseStrategy(poolName(), &container.NodePool{UpgradeSettings: &container.UpgradeSettings{Strategy: "CANARY"}}), "the strategy CANARY, which this version does not know: start the upgrade with gcloud container clusters upgrade main --node-pool workers --location us-central1 --project acme"},
 		"another operation": {
 			refuseOtherOperation(poolName(), &nodegroup.Operation{ID: "operation-1", Kind: "SET_NODE_POOL_SIZE", State: nodegroup.OperationRunning}),
 			"gcloud container operations wait operation-1 --location us-central1 --project acme",
@@ -68,17 +64,67 @@ func TestPoolsThatThisToolMustNotUpgradeAreRefused(t *testing.T) {
 }
 
 func TestWidthIsSentOnlyIfItDiffers(t *testing.T) {
-	own := &container.UpgradeSettings{MaxSurge: new(int32(2))}
+	own := &container.NodePool{UpgradeSettings: &container.UpgradeSettings{MaxSurge: new(int32(2))}}
 	for _, same := range []struct {
-		own   *container.UpgradeSettings
+		pool  *container.NodePool
 		width nodegroup.Width
-	}{{nil, nodegroup.Width{}}, {nil, nodegroup.Width{MaxSurge: 1}}, {own, nodegroup.Width{MaxSurge: 2}}} {
-		if got := changedSettings(same.own, same.width); got != nil {
+	}{{&container.NodePool{}, nodegroup.Width{}}, {&container.NodePool{}, nodegroup.Width{MaxSurge: 1}}, {own, nodegroup.Width{MaxSurge: 2}}} {
+		if got := changedSettings(same.pool, nodegroup.Delegate{Width: same.width}); got != nil {
 			t.Errorf("%+v: sent %+v", same, got)
 		}
 	}
-	got := changedSettings(own, nodegroup.Width{MaxUnavailable: 1})
+	got := changedSettings(own, nodegroup.Delegate{Width: nodegroup.Width{MaxUnavailable: 1}})
 	if got == nil || *got.MaxSurge != 0 || *got.MaxUnavailable != 1 {
 		t.Errorf("sent %+v", got)
+	}
+}
+
+// bluePool returns a pool with a blue-green strategy.
+func bluePool(settings *container.BlueGreenSettings) *container.NodePool {
+	return &container.NodePool{UpgradeSettings: &container.UpgradeSettings{Strategy: container.StrategyBlueGreen, BlueGreenSettings: settings}}
+}
+
+// TestStrategyOfPoolIsRead: what a pool does not set has GKE's default (GKE G46–G49, G71).
+func TestStrategyOfPoolIsRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		pool *container.NodePool
+		want nodegroup.Rollout
+	}{
+		"no settings": {&container.NodePool{}, nodegroup.Rollout{}},
+		"blue-green":  {bluePool(nil), nodegroup.Rollout{Strategy: "blue-green", Batch: nodegroup.Quantity{N: 1}, Soak: time.Hour}},
+		"a part of the pool": {
+			bluePool(&container.BlueGreenSettings{NodePoolSoakDuration: new(container.Duration(0)), StandardRolloutPolicy: &container.StandardRolloutPolicy{BatchPercentage: new(0.29), BatchSoakDuration: new(container.Duration(time.Minute))}}),
+			nodegroup.Rollout{Strategy: "blue-green", Batch: nodegroup.Quantity{N: 29, Percent: true}, BatchSoak: time.Minute},
+		},
+		"no drain": {
+			bluePool(&container.BlueGreenSettings{StandardRolloutPolicy: &container.StandardRolloutPolicy{BatchNodeCount: new(int32(0))}}),
+			nodegroup.Rollout{Strategy: "blue-green", Soak: time.Hour},
+		},
+		"autoscaled": {bluePool(&container.BlueGreenSettings{AutoscaledRolloutPolicy: &container.AutoscaledRolloutPolicy{}}), nodegroup.Rollout{Strategy: "autoscaled-blue-green", WaitForDrain: 72 * time.Hour}},
+		"flex start": {&container.NodePool{Config: &container.NodeConfig{FlexStart: true}}, nodegroup.Rollout{Strategy: "short-lived"}},
+		"a queue":    {&container.NodePool{QueuedProvisioning: &container.QueuedProvisioning{Enabled: true}}, nodegroup.Rollout{Strategy: "short-lived"}},
+	} {
+		if got := rolloutOf(c.pool); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+// TestStrategyIsSentOnlyIfAskedFor: GKE keeps what a request names as the pool's own settings.
+func TestStrategyIsSentOnlyIfAskedFor(t *testing.T) {
+	width := nodegroup.Width{MaxSurge: 4}
+	if got := changedSettings(bluePool(nil), nodegroup.Delegate{Width: width}); got != nil {
+		t.Errorf("a blue-green pool: sent %+v", got)
+	}
+	got := changedSettings(bluePool(nil), nodegroup.Delegate{Width: width, Rollout: nodegroup.Rollout{Strategy: "surge"}})
+	if got == nil || got.Strategy != container.StrategySurge || *got.MaxSurge != 4 || got.BlueGreenSettings != nil {
+		t.Errorf("surge: sent %+v", got)
+	}
+	asked := nodegroup.Rollout{Strategy: "blue-green", Batch: nodegroup.Quantity{N: 3}, BatchSoak: time.Minute, Soak: time.Hour}
+	blue := &container.NodePool{UpgradeSettings: changedSettings(&container.NodePool{}, nodegroup.Delegate{Rollout: asked})}
+	waits := nodegroup.Rollout{Strategy: "autoscaled-blue-green", WaitForDrain: time.Hour}
+	scaled := &container.NodePool{UpgradeSettings: changedSettings(&container.NodePool{}, nodegroup.Delegate{Rollout: waits})}
+	if rolloutOf(blue) != asked || rolloutOf(scaled) != waits {
+		t.Errorf("blue-green: sent %+v; autoscaled: sent %+v", rolloutOf(blue), rolloutOf(scaled))
 	}
 }

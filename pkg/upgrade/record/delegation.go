@@ -31,12 +31,15 @@ type Delegation struct {
 	Unjoined map[string]time.Time `json:"unjoined,omitempty"`
 	// LaunchFailure is the last reason why a machine could not be launched since the operation began.
 	LaunchFailure string `json:"launchFailure,omitempty"`
-	// Cancels, RollsBack and TakesWidth are copied from nodegroup.Managed.
+	// Cancels, RollsBack, EndsSoaks and TakesWidth are copied from nodegroup.Managed.
 	Cancels    bool `json:"cancels,omitempty"`
 	RollsBack  bool `json:"rollsBack,omitempty"`
+	EndsSoaks  bool `json:"endsSoaks,omitempty"`
 	TakesWidth bool `json:"takesWidth,omitempty"`
 	// Cancelling is the operation that the cloud was asked to cancel for a pause.
 	Cancelling string `json:"cancelling,omitempty"`
+	// Completing is the operation whose soak a user asked to end.
+	Completing string `json:"completing,omitempty"`
 	// Succeeded is when the operation was first seen to have succeeded.
 	Succeeded time.Time `json:"succeeded,omitzero"`
 }
@@ -61,7 +64,7 @@ func (d *Delegation) BlockedSince(pod string) (since time.Time, known bool) {
 // NextAttempt returns what to remember for beginning another operation, after the last one is over or has another
 // target. Its request has a new token, because a cloud refuses a known token with another target.
 func (d *Delegation) NextAttempt() *Delegation {
-	next := &Delegation{Attempt: d.Attempt + 1, Before: cmp.Or(d.ID, d.Before), Newest: d.Newest, NotBefore: d.NotBefore, Cancels: d.Cancels, RollsBack: d.RollsBack, TakesWidth: d.TakesWidth}
+	next := &Delegation{Attempt: d.Attempt + 1, Before: cmp.Or(d.ID, d.Before), Newest: d.Newest, NotBefore: d.NotBefore, Cancels: d.Cancels, RollsBack: d.RollsBack, EndsSoaks: d.EndsSoaks, TakesWidth: d.TakesWidth}
 	if d.Newest.After(next.NotBefore) {
 		next.NotBefore = d.Newest
 	}

@@ -16,11 +16,14 @@ import (
 )
 
 // Version is the newest record version that this program reads; see Strategy.RecordVersion.
-const Version = 6
+const Version = 7
 
 // DelegationVersion is the oldest record version that knows that a cloud can cancel operations and take a width. EKS
-// can do neither.
-const DelegationVersion = 6
+// can do neither. RolloutVersion is the oldest that knows that a cloud has several strategies.
+const (
+	DelegationVersion = 6
+	RolloutVersion    = 7
+)
 
 // Record is the state of an upgrade that must outlive the process. It is stored in the cluster, before the actions that
 // depend on it begin.
@@ -212,7 +215,7 @@ func (r *Record) Reopened() Record {
 			}
 		}
 	}
-	if over := cmp.Or(c.Result, c.Stopping); c.Delegation != nil && over != "" && over != Interrupted {
+	if over := cmp.Or(c.Result, c.Stopping); c.Delegation != nil && over != "" && over != Interrupted && over != Waiting {
 		c.Delegation, c.Phase = c.Delegation.NextAttempt(), PhaseSetup
 	}
 	c.Result, c.Message, c.Ended = "", "", time.Time{}

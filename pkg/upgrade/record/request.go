@@ -36,6 +36,11 @@ type Request struct {
 	Run string `json:"run"`
 	// Strategy is how the nodes are replaced.
 	Strategy Strategy `json:"strategy"`
+	// CloudStrategy is how the cloud replaces the nodes of a Delegated upgrade; "" for Surge and for all other strategies.
+	CloudStrategy Strategy `json:"cloudStrategy,omitempty"`
+	// SetsRollout is true if the user asked for CloudStrategy or for its settings. The cloud then keeps them as those of the
+	// group.
+	SetsRollout bool `json:"setsRollout,omitempty"`
 	// Like is the model whose defaults are used: "eks" or "gke".
 	Like string `json:"like"`
 	// To is the revision asked for, as typed. If it is empty, the group's template decides.
@@ -48,7 +53,7 @@ type Request struct {
 	Window int `json:"window"`
 	// Surge is how many nodes are added before the first is drained, in the whole group.
 	Surge int `json:"surge"`
-	// BlueGreen are the settings of the strategy of that name; nil for other strategies.
+	// BlueGreen are the settings of a blue-green upgrade, which this tool or a cloud carries out; nil for other upgrades.
 	BlueGreen *BlueGreenRequest `json:"blueGreen,omitempty"`
 	// WaitForDrain is how long an autoscaled blue-green upgrade waits between the fence and the drain (GKE G71).
 	WaitForDrain Duration `json:"waitForDrain,omitzero"`
@@ -88,6 +93,14 @@ type BlueGreenRequest struct {
 	// BatchSoak is the wait after each batch. Soak is the wait before the outdated nodes are deleted (GKE G47, G49).
 	BatchSoak Duration `json:"batchSoak"`
 	Soak      Duration `json:"soak"`
+}
+
+// ReplacedBy returns the strategy by which the nodes are replaced: the cloud's own for a Delegated upgrade.
+func (r *Request) ReplacedBy() Strategy {
+	if r.Strategy.Traits().ByCloud {
+		return r.CloudStrategy.Known()
+	}
+	return r.Strategy.Known()
 }
 
 // TakesTurns reports whether the group's zones are replaced one after the other, as GKE's surge

@@ -102,6 +102,18 @@ func (r *Record) AsAborting() Record {
 	return c
 }
 
+// AsCompleting returns the record of an upgrade whose soak ends now (GKE G52). If the group's cloud keeps the outdated nodes, the
+// cloud must end the soak.
+func (r *Record) AsCompleting(now time.Time) Record {
+	c := r.Clone()
+	if c.Delegation != nil {
+		c.Delegation.Completing = c.Delegation.ID
+		return c
+	}
+	c.Soak.Until = now
+	return c
+}
+
 // OriginalRevision returns the revision that the group pointed at before the upgrade.
 func (r *Record) OriginalRevision() nodegroup.Revision {
 	if r.Pointed.ID != "" {
@@ -176,7 +188,7 @@ func GroupsToReport(records map[string]Record) []string {
 // HasFailedOperation reports whether the cloud's operation has ended without reaching its goal: resuming may begin
 // another operation.
 func (r *Record) HasFailedOperation() bool {
-	return r.Delegation != nil && r.Result != "" && r.Result != Interrupted
+	return r.Delegation != nil && r.Result != "" && r.Result != Interrupted && r.Result != Waiting
 }
 
 // CheckReplan returns an error if a running upgrade may not continue with the strategy, or to a target that moved. A
