@@ -166,7 +166,8 @@ func (d *decision) beginOperation() (done bool) {
 	// An earlier reading showed a newer operation, so this operation had ended before the newer one began.
 	wasOver := op.Began.Before(known.Newest)
 	known.Newest = op.Began
-	toTarget, mayBeOurs := op.To.ID == d.rec.Target.ID, op.ID != known.Before && !wasOver && !op.Began.Before(known.NotBefore)
+	isOfEarlierAttempt := !known.NotBefore.IsZero() && !op.Began.After(known.NotBefore)
+	toTarget, mayBeOurs := op.To.ID == d.rec.Target.ID, op.ID != known.Before && !wasOver && !isOfEarlierAttempt
 	switch running := op.State == nodegroup.OperationRunning; {
 	case toTarget && (running || mayBeOurs):
 		known.ID = op.ID

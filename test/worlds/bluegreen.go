@@ -106,7 +106,7 @@ func (p *Plan) extraTime() time.Duration {
 		return week + 2*maxAbsence
 	case p.isAutoscaled(): // 3*maxGrace is for pods whose grace period is longer than a day
 		return maxSoak + maxAbsence*8 + 3*maxGrace
-	case !p.isBlueGreen():
+	case !p.isBlueGreen() && !p.isCloudBlueGreen():
 		return 0
 	}
 	return maxSoak + maxAbsence*time.Duration(len(p.Nodes)+2)
@@ -164,7 +164,7 @@ func (u *user) requestSoakEnd(int) (acted bool) {
 
 // pauseWaitingUpgrade marks an upgrade that waits for its soak as paused, as "pause" does if no process is running.
 func (u *user) pauseWaitingUpgrade() {
-	if u.isWaitingForSoak() {
+	if u.isWaitingForSoak() && !u.c.plan.isDelegated() {
 		u.runNumber++
 		u.stored.record, u.awaitsResume = record.AsPaused(&u.stored.record, "workers", "alice@host", u.c.now), true
 	}
@@ -173,7 +173,7 @@ func (u *user) pauseWaitingUpgrade() {
 // reopenRecord returns the record with which the same command continues, and its target revision.
 func (u *user) reopenRecord(rec record.Record) (record.Record, string) {
 	if u.endsSoakNext {
-		rec.Soak.Until, u.endsSoakNext = u.c.now, false
+		rec, u.endsSoakNext = rec.AsCompleting(u.c.now), false
 		u.rules.soaks.completed = true
 	}
 	if u.c.plan.keepsTarget() && rec.Request.Strategy != record.Surge {

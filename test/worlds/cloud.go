@@ -134,6 +134,8 @@ func (c *cluster) carryOutCloudRequest(action nodegroup.Action) error {
 		return c.delegate(a)
 	case nodegroup.CancelOperation:
 		return c.cancelOperation(a)
+	case nodegroup.EndSoak:
+		return c.endSoak(a)
 	default:
 		return errCloud(nodegroup.OutcomeFatal, "the cloud cannot %s", action)
 	}

@@ -155,21 +155,24 @@ type delegationState struct {
 
 // checkDelegated checks one decision about a group that its cloud upgrades.
 func (r *rules) checkDelegated(p *process, w *upgrade.World, step *upgrade.Step) {
-	record := &step.Record
-	if record.Run != "" && record.Replaced > record.Total {
-		r.fail("total", "%d of %d nodes are replaced", record.Replaced, record.Total)
+	rec := &step.Record
+	if rec.Run != "" && rec.Replaced > rec.Total {
+		r.fail("total", "%d of %d nodes are replaced", rec.Replaced, rec.Total)
+	}
+	if w.Asked.Verb == record.VerbComplete && w.Asked.Run == rec.Run {
+		r.soaks.completed = true
 	}
 	for _, action := range step.Actions {
-		if cancel, ok := action.(nodegroup.CancelOperation); ok {
-			r.checkCancel(w, step, cancel)
-			continue
-		}
-		start, ok := action.(nodegroup.Delegate)
-		if !ok {
+		switch a := action.(type) {
+		case nodegroup.CancelOperation:
+			r.checkCancel(w, step, a)
+		case nodegroup.EndSoak:
+			r.checkEndOfSoak(w, step, a)
+		case nodegroup.Delegate:
+			r.checkOperationStart(p, w, a)
+		default:
 			r.fail("delegated", "%s, although the cloud upgrades the group", action)
-			continue
 		}
-		r.checkOperationStart(p, w, start)
 	}
 	r.checkFollowedOperation(w, step)
 	r.checkOperationGivenUp(w, step)
@@ -241,7 +244,7 @@ func (r *rules) checkFollowedOperation(w *upgrade.World, step *upgrade.Step) {
 	}
 	op, followed := &m.Operation, rec.Delegation.ID
 	r.checkFollowsLatest(w, step, op)
-	if rec.Stopping == "" && rec.Result == "" && rec.Phase == record.PhaseFollow && op.ID == followed && op.To.ID != rec.Target.ID {
+	if rec.Stopping == "" && rec.Result == "" && rec.Phase != record.PhaseSetup && op.ID == followed && op.To.ID != rec.Target.ID {
 		r.fail("delegated", "operation %s is followed, but it does not upgrade to %s: %+v", followed, rec.Target.ID, op)
 	}
 	if rec.Stopping == "" || w.Record.Stopping != "" {
@@ -308,7 +311,8 @@ func (r *rules) checkDrainingNodes(step *upgrade.Step, op *operation) {
 		if i == nil || i.leaving {
 			continue
 		}
-		if _, begun := op.drainingSince[i.id]; !begun {
+		// The upgrade sees the drain begin, and expects its end, a little later than the cloud.
+		if _, begun := op.drainingSince[i.id]; !begun && !op.blue.kept[i.id] {
 			r.fail("E52", "node %s is shown as draining, but the cloud does not drain it yet", n.Name)
 		}
 	}
@@ -353,6 +357,8 @@ func (r *rules) checkDelegatedStop(rec record.Record) {
 		}
 	case record.Interrupted, record.Aborted:
 		r.checkDelegatedInterrupt(rec)
+	case record.Waiting:
+		r.checkCloudSoak(rec)
 	default:
 		r.fail("end", "result %q", rec.Result)
 	}

@@ -45,6 +45,7 @@ func Generate(seed uint64) Plan {
 	}
 	drawDelegated(&p)
 	moveToOtherCloud(&p)
+	drawCloudBlueGreen(&p)
 	addJob(&p)
 	drawBlueGreen(&p)
 	drawShortLived(&p)

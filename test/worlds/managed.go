@@ -43,6 +43,8 @@ type operation struct {
 	before map[string]bool
 	// waitsForNodesSince is the time since when the operation waits for new nodes.
 	waitsForNodesSince time.Time
+	// blue is how far it is if it is blue-green.
+	blue blueGreenState
 	// drainingSince is, by instance, the time since when the operation drains it. emptySince is the time since when it has no pods.
 	drainingSince, emptySince map[string]time.Time
 }
@@ -96,7 +98,7 @@ func (c *cluster) delegateByEtag(a nodegroup.Delegate) error {
 			to = a.To.ID
 		}
 	}
-	c.startOperation(operation{revision: to, force: a.Force, token: a.Token})
+	c.startOperation(operation{revision: to, force: a.Force, token: a.Token, blue: blueGreenState{isRollback: a.Rollback}})
 	return nil
 }
 
@@ -119,6 +121,8 @@ func (c *cluster) cancelOperation(a nodegroup.CancelOperation) error {
 		return errCloud(nodegroup.OutcomeFatal, "operations cannot be cancelled (forbidden)")
 	case op == nil || op.id != a.Operation:
 		return errCloud(nodegroup.OutcomeMoved, "operation %s is over", a.Operation)
+	case op.blue.deletes:
+		return errCloud(nodegroup.OutcomeLater, "operation %s deletes the outdated nodes", a.Operation) // GKE G53
 	}
 	c.after(c.drawUpTo(time.Minute), func() { c.endOperation(op, nodegroup.OperationCancelled, "") })
 	return nil
@@ -232,6 +236,10 @@ func (c *cluster) addOperationSurge(op *operation) {
 	}
 	k := &c.cloud
 	k.pointed, op.waitsForNodesSince = op.revision, c.now
+	if c.plan.isCloudBlueGreen() {
+		c.beginBlueGreen(op)
+		return
+	}
 	if surge := min(c.plan.cloudSurge(), len(c.outdatedFor(op))) - k.extra; surge > 0 && !c.plan.Minimal {
 		k.extra, k.desired, k.max = k.extra+surge, k.desired+surge, k.max+surge
 	}
@@ -374,12 +382,13 @@ func (c *cluster) managedGroup() *nodegroup.Managed {
 	if r := &c.plan.Request; c.plan.isOtherCloud() {
 		m.MaxSurge, m.SurgeCoversUnavailable, m.DrainTimeout, m.Settle = nodegroup.Quantity{N: r.Surge}, false, r.DrainTimeout.Duration, r.Settle.Duration
 		m.DrawsNodes, m.DeletesRest, m.TakesWidth, m.Cancels, m.RollsBack, m.ChangeWidth, m.Etag = false, true, true, true, true, "", c.etag()
+		m.EndsSoaks, m.TakesRollout, m.Rollout = true, true, c.plan.rolloutOfGroup()
 	}
 	for _, op := range c.cloud.operations {
 		if op.shownFrom.After(c.now) || op.hidden {
 			continue
 		}
-		m.Operation = nodegroup.Operation{ID: op.id, State: op.state, Kind: "ConfigUpdate", Began: op.began, Force: op.force, Code: op.code, Resources: slices.Clone(op.resources)}
+		m.Operation = nodegroup.Operation{ID: op.id, State: op.state, Kind: "ConfigUpdate", Began: op.began, SoaksUntil: op.soakEnd(c.now), Force: op.force, Code: op.code, Resources: slices.Clone(op.resources)}
 		if op.revision != "" {
 			m.Operation.To, m.Operation.Kind = revisionOf(op.revision), "VersionUpdate"
 		}

@@ -177,7 +177,7 @@ func allActions() []string {
 		schedule.Deletion{},
 		nodegroup.Terminate{},
 		nodegroup.Delegate{},
-		nodegroup.CancelOperation{},
+		nodegroup.CancelOperation{}, nodegroup.EndSoak{},
 		nodemark.DeleteNode{},
 	} {
 		kinds = append(kinds, actionKind(action))

@@ -18,8 +18,8 @@ type Delegation struct {
 	// Newest is when the newest operation that was seen began, by the cloud's clock. A reading that shows only older
 	// operations is outdated.
 	Newest time.Time `json:"newest,omitzero"`
-	// NotBefore is when the newest operation of earlier attempts began, by the cloud's clock. Operations that began
-	// earlier do not belong to this attempt, even if the cloud shows them again after a gap.
+	// NotBefore is when the newest operation of earlier attempts began, by the cloud's clock. This operation and those that
+	// began earlier do not belong to this attempt, even if the cloud shows them again after a gap.
 	NotBefore time.Time `json:"notBefore,omitzero"`
 	// Draining holds the times since which drains have been seen, by node.
 	Draining map[string]time.Time `json:"draining,omitempty"`
