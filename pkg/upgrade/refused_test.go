@@ -281,3 +281,21 @@ func TestRefusalsOfOneKindAreGrouped(t *testing.T) {
 		t.Errorf("it ends with %q, want %q", message, want)
 	}
 }
+
+// S20: TestStopNamesRequestOnceThatWasRefused: AZRebalance may only be resumed once the zones are in balance. Before that, the request to resume
+// the other process is refused. The message names both processes, in one request.
+func TestStopNamesRequestOnceThatWasRefused(t *testing.T) {
+	s := newScene(t, old("old-a-1"))
+	s.Group.Zones = []string{"a", "b"}
+	s.until(record.PhaseUpgrade)
+	s.Record.Suspended = []string{"AlarmNotification", "AZRebalance"}
+	s.Group.Suspended, s.Group.Quiesce = s.Record.Suspended, []string{"AZRebalance"}
+	s.add(current("new-a-2"))
+	s.Stop = true
+	s.answer(action[nodegroup.Resume](t, s.next()), nodegroup.OutcomeFatal, "no rights in the cloud")
+	s.remove("new-a-2")
+	want := "to resume AlarmNotification, AZRebalance: no rights in the cloud"
+	if message := s.rest().Record.Message; message != want {
+		t.Errorf("it ends with %q, want %q", message, want)
+	}
+}

@@ -163,8 +163,7 @@ const maxRefusedNodes = 20
 // names.
 func (d *decision) describeRefused(told string) string {
 	var all []refusals
-	undone := slices.SortedFunc(slices.Values(d.leftOut), func(a, b nodegroup.Action) int { return strings.Compare(a.String(), b.String()) })
-	for _, a := range slices.CompactFunc(undone, func(a, b nodegroup.Action) bool { return a.String() == b.String() }) {
+	for _, a := range distinctRequests(d.leftOut) {
 		if isOptional(a) || strings.Contains(told, fmt.Sprintf("to %s: ", a)) {
 			continue
 		}
@@ -189,6 +188,19 @@ func (d *decision) describeRefused(told string) string {
 		texts = append(texts, text+": "+d.lastAnswerTo(r.actions[0]))
 	}
 	return joinFirst(texts)
+}
+
+// distinctRequests returns the actions sorted by their texts, without repetitions. Of several actions with the same key it
+// returns the first: the others are how the same request was sent before, for example for fewer processes.
+func distinctRequests(actions []nodegroup.Action) []nodegroup.Action {
+	seen := map[string]bool{}
+	distinct := slices.DeleteFunc(slices.Clone(actions), func(a nodegroup.Action) bool {
+		repeated := seen[a.Key()]
+		seen[a.Key()] = true
+		return repeated
+	})
+	slices.SortFunc(distinct, func(a, b nodegroup.Action) int { return strings.Compare(a.String(), b.String()) })
+	return slices.CompactFunc(distinct, func(a, b nodegroup.Action) bool { return a.String() == b.String() })
 }
 
 // lastAnswerTo returns the last answer to the action. After a restart it comes from the notes.

@@ -53,12 +53,12 @@ func (r *rules) checkStopped(rec record.Record) {
 		}
 	}
 	theirs := r.c.plan.Suspended && !r.resumedByOthers
-	kept := r.reportsRefused(&rec, "resume "+rebalance) && slices.Contains(r.c.cloud.suspended, rebalance) || reportsSuspended(&rec) && (!r.undisturbed || r.isUnbalanced())
+	kept := r.reportsNotResumed(&rec, rebalance) && slices.Contains(r.c.cloud.suspended, rebalance) || reportsSuspended(&rec) && (!r.undisturbed || r.isUnbalanced())
 	kept = kept && (!r.resumedByOthers || slices.Contains(r.c.cloud.suspended, rebalance)) // the upgrade may not have seen that an admin resumed it a moment ago
 	if suspended := slices.Contains(r.c.cloud.suspended, rebalance); suspended != (theirs || kept) && r.c.plan.hasSize() {
 		r.fail("I4", "%s is suspended: %t, and was suspended by another actor: %t", rebalance, suspended, theirs)
 	}
-	if slices.Contains(r.c.cloud.suspended, alarm) && !r.resumedByOthers && !r.reportsRefused(&rec, "resume ") {
+	if slices.Contains(r.c.cloud.suspended, alarm) && !r.resumedByOthers && !r.reportsNotResumed(&rec, alarm) {
 		r.fail("I4", "%s is still suspended", alarm)
 	}
 }
@@ -71,6 +71,13 @@ func reportsSuspended(record *record.Record) bool {
 // reportsRefused reports whether the message names a refused request that begins with the given words.
 func (r *rules) reportsRefused(record *record.Record, request string) bool {
 	return !r.undisturbed && strings.Contains(record.Message, "to "+request)
+}
+
+// reportsNotResumed reports whether the message names a refused request to resume the process, alone or with others.
+func (r *rules) reportsNotResumed(record *record.Record, process string) bool {
+	_, request, refused := strings.Cut(record.Message, "to resume ")
+	processes, _, _ := strings.Cut(request, ":")
+	return refused && !r.undisturbed && slices.Contains(strings.Split(processes, ", "), process)
 }
 
 // countOfOthersPattern matches a message that names some requests or nodes, and only counts the others.
