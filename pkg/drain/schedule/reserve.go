@@ -58,15 +58,12 @@ func (p *Plan) countSpending() {
 }
 
 // isHiddenFromStatus reports whether an eviction may have used a budget whose status does not show it yet. The status
-// shows it once its pod was seen in status.disruptedPods. A budget for a last ready pod has no status: an accepted
-// eviction counts until its pod is seen leaving, and only if the pod is ready.
+// shows it once its pod was seen in status.disruptedPods. A budget for a last ready pod has no status. Its evictions count
+// for the same time, and only if the pod is ready. The guard of the workload counts them until the pod is seen leaving.
 func (in *Input) isHiddenFromStatus(sent Eviction, a nodegroup.Attempt) bool {
-	accepted, lag := a.Outcome == nodegroup.OutcomeDone || a.Outcome == nodegroup.OutcomeUnclear, statusLag
+	accepted := a.Outcome == nodegroup.OutcomeDone || a.Outcome == nodegroup.OutcomeUnclear
 	ofLastReady := sent.Budget.Name == "" || drain.IsOfLastReady(sent.Budget)
-	if ofLastReady {
-		lag = nodegroup.SeenWithin
-	}
-	young := a.InFlight || (accepted && in.Now.Before(a.Ended.Add(lag)))
+	young := a.InFlight || (accepted && in.Now.Before(a.Ended.Add(statusLag)))
 	if !young || (ofLastReady && !in.Budgets.CountsReady(sent.Workload, sent.UID)) {
 		return false // usually the attempt ended long ago
 	}
