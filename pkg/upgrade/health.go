@@ -22,8 +22,6 @@ const (
 	// minUnhealthyLimit is how long a workload may be unhealthy before the upgrade stops, whatever its
 	// pods usually take.
 	minUnhealthyLimit = 5 * time.Minute
-	// lateKept is how long a late pod must stay ready so that its next lateness counts as a new one.
-	lateKept = time.Minute
 	// creationPatience is how long a controller may take to create a missing pod.
 	creationPatience = 5 * time.Second
 	// creationTime is how long controllers need to create a pod on a busy control plane.

@@ -21,9 +21,6 @@ func (d *decision) findLatePod(h *workloadHealth) (found *corev1.Pod, reason str
 	for i, pod := range h.replicas.Pods {
 		ready := i < h.replicas.Ready
 		if _, unsettled := h.replicas.IsUnsettled(pod, h.before.Usual.Duration, d.w.Now); (ready && !unsettled) || !d.cameDuringUpgrade(pod) {
-			if ready {
-				d.keepLateNote(pod)
-			}
 			continue
 		}
 		why := ""
@@ -35,13 +32,12 @@ func (d *decision) findLatePod(h *workloadHealth) (found *corev1.Pod, reason str
 		if found == nil || pod.Name < found.Name {
 			found, reason = pod, why
 		}
-		late, was := d.lateNote(pod)
-		if !was {
-			late.Since = d.w.Now
+		since, was := d.w.Notes.LateSince[pod.UID]
+		if since = since.Add(d.w.Idle); !was {
+			since = d.w.Now
 		}
-		late.Seen = d.w.Now
-		if d.notes.Late[pod.UID] = late; first.uid == "" || late.Since.Before(first.since) {
-			first = latePod{uid: pod.UID, since: late.Since}
+		if d.notes.LateSince[pod.UID] = since; first.uid == "" || since.Before(first.since) {
+			first = latePod{uid: pod.UID, since: since}
 		}
 	}
 	return found, reason, first
@@ -104,21 +100,6 @@ func (d *decision) findStartingPod(replicas *drain.Replicas, usual time.Duration
 		}
 	}
 	return coming, found
-}
-
-// keepLateNote keeps the note that a pod was late until the pod has been ready for lateKept. A pod that crashes
-// repeatedly may be ready for longer than 30 s between two crashes, and IsUnsettled then returns false.
-func (d *decision) keepLateNote(pod *corev1.Pod) {
-	if late, was := d.lateNote(pod); was && d.w.Now.Sub(late.Seen) <= lateKept {
-		d.notes.Late[pod.UID] = late
-	}
-}
-
-// lateNote returns the note that the pod is or was late, if there is one. Time in which no process decided
-// does not count.
-func (d *decision) lateNote(pod *corev1.Pod) (late LateNote, was bool) {
-	late, was = d.w.Notes.Late[pod.UID]
-	return LateNote{Since: late.Since.Add(d.w.Idle), Seen: late.Seen.Add(d.w.Idle)}, was
 }
 
 // cameDuringUpgrade reports whether a pod was created during the upgrade and is not on an outdated node.

@@ -48,8 +48,8 @@ type Notes struct {
 	Unhealthy map[string]Spell
 	// Starting contains, by NAMESPACE/KIND/NAME, the new pod of the workload that is starting.
 	Starting map[string]StartingPod
-	// Late contains the pods of unhealthy workloads that are late or were shortly before, by UID.
-	Late map[types.UID]LateNote
+	// LateSince is since when the late pods of unhealthy workloads are late, by UID.
+	LateSince map[types.UID]time.Time
 	// Retries are the requests that have not had their effect yet, by Action.Key.
 	Retries map[string]Retry
 	// OlderSince is the time since which the cloud has shown only operations that are older than one it showed before.
@@ -97,9 +97,6 @@ type StartingPod struct {
 	Roomless bool
 }
 
-// LateNote is a pod that is not ready in time. Since is when it became late, and Seen is when it was last seen late.
-type LateNote struct{ Since, Seen time.Time }
-
 func (n *Notes) carriedOver() Notes {
 	c := Notes{
 		BlockedSince: map[string]time.Time{}, // pods that are still blocked are added again
@@ -109,7 +106,7 @@ func (n *Notes) carriedOver() Notes {
 		PodsLeft:     map[string][]types.UID{},
 		NodeNames:    map[string]string{}, // nodes that are still outdated are added again
 		// Workloads that still lack pods or do not recover are added again.
-		Lacking: map[string]bool{}, Unhealthy: map[string]Spell{}, Starting: map[string]StartingPod{}, Late: map[types.UID]LateNote{}, MissingSince: map[string]time.Time{}, CreatableSince: map[string]time.Time{}, DoubtfulSince: map[string]time.Time{},
+		Lacking: map[string]bool{}, Unhealthy: map[string]Spell{}, Starting: map[string]StartingPod{}, LateSince: map[types.UID]time.Time{}, MissingSince: map[string]time.Time{}, CreatableSince: map[string]time.Time{}, DoubtfulSince: map[string]time.Time{},
 		LastReadySince: map[string]time.Time{}, Evicting: map[types.UID]string{},
 		Retries: map[string]Retry{}, // requests that are still made are added again
 		Memory:  n.Memory,
