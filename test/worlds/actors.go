@@ -402,7 +402,7 @@ func (u *user) removeObstacles() {
 		m := c.controllers[name]
 		tolerant := m.tolerant
 		m.broken, m.undead, m.tolerant, m.crashes, m.slow = false, false, false, false, 0
-		m.refused, m.homeless, m.stranded, m.flaps, m.rejected = false, false, false, 0, 0
+		m.refused, m.homeless, m.stranded, m.pinned, m.flaps, m.rejected = false, false, false, false, 0, 0
 		if m.role == Completes || m.role == Protected {
 			m.role = ""
 		}

@@ -83,7 +83,7 @@ func (w *Workload) isServed() bool { return w.Served || w.Role == Hook }
 
 // isAiling reports whether the plan keeps new pods of the workload from becoming ready, or makes them slow.
 func (w *Workload) isAiling() bool {
-	return w.Crashes || w.Slow > 0 || w.Refused || w.Homeless || w.Stranded || w.Rejected > 0 || w.Flaps > 0 || w.Shut
+	return w.Crashes || w.Slow > 0 || w.Refused || w.Homeless || w.Stranded || w.Pinned || w.Rejected > 0 || w.Flaps > 0 || w.Shut
 }
 
 // isPlain reports whether the workload is replicated and has no oddity.
@@ -143,7 +143,7 @@ func scheduledCondition(at time.Time) corev1.PodCondition {
 func (u *user) fixWorkload(pick int) (acted bool) {
 	var ailing []*controller
 	for _, name := range sortedKeys(u.c.controllers) {
-		if m := u.c.controllers[name]; m.crashes || m.slow > 0 || m.refused || m.homeless || m.stranded || m.rejected > 0 || m.flaps > 0 {
+		if m := u.c.controllers[name]; m.crashes || m.slow > 0 || m.refused || m.homeless || m.stranded || m.pinned || m.rejected > 0 || m.flaps > 0 {
 			ailing = append(ailing, m)
 		}
 	}
@@ -154,7 +154,7 @@ func (u *user) fixWorkload(pick int) (acted bool) {
 	if m.homeless {
 		u.c.repairDevices()
 	}
-	m.crashes, m.slow, m.refused, m.homeless, m.stranded, m.flaps, m.rejected = false, 0, false, false, false, 0, 0
+	m.crashes, m.slow, m.refused, m.homeless, m.stranded, m.pinned, m.flaps, m.rejected = false, 0, false, false, false, false, 0, 0
 	u.c.createMissingPods(m)
 	for _, uid := range sortedKeys(u.c.pods) {
 		if pod := u.c.pods[uid]; pod.Labels["app"] == m.Name && u.c.isOnNew(pod) && !isPodReady(pod) {
@@ -182,6 +182,7 @@ const (
 	strandedPods  = "no node takes all but one"
 	scaledDown    = "is scaled down and up again"
 	refusedLater  = "is scaled up again, and is not created"
+	pinnedPods    = "selects nodes of the first revision"
 	rejectedPods  = "ends before it is ready"
 	inOrder       = "is created in order"
 	curedLater    = "crashes on nodes of one revision only"
@@ -191,7 +192,7 @@ const (
 )
 
 func healthWords() []string {
-	return []string{behindService, crashesThere, slowThere, ignoresOne, noImplicit, holdsNodes, fewAway, notCreated, notTaken, flapsThere, partlyCreated, sickPods, fallingPods, strandedPods, rejectedPods, scaledDown, refusedLater, inOrder, curedLater, standsBy, slowToEnd, crowdedRecord}
+	return []string{behindService, crashesThere, slowThere, ignoresOne, noImplicit, holdsNodes, fewAway, notCreated, notTaken, flapsThere, partlyCreated, sickPods, fallingPods, strandedPods, pinnedPods, rejectedPods, scaledDown, refusedLater, inOrder, curedLater, standsBy, slowToEnd, crowdedRecord}
 }
 
 // countHealth counts the plan's workloads that are behind Services or do not come up.
@@ -212,6 +213,7 @@ func (t Tally) countHealth(p *Plan) {
 		strandedPods:  p.hasWorkload(func(w *Workload) bool { return w.Stranded }),
 		scaledDown:    p.hasWorkload(func(w *Workload) bool { return w.Up > 0 && !w.Shut }),
 		refusedLater:  p.hasWorkload(func(w *Workload) bool { return w.Shut }),
+		pinnedPods:    p.hasWorkload(func(w *Workload) bool { return w.Pinned }),
 		rejectedPods:  p.hasWorkload(func(w *Workload) bool { return w.Rejected > 0 }),
 		inOrder:       p.hasWorkload(func(w *Workload) bool { return w.Ordered }),
 		ignoresOne:    len(p.Request.IgnoreUnready) > 0,

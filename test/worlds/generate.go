@@ -81,6 +81,7 @@ func Generate(seed uint64) Plan {
 	drawStandbyPods(&p)
 	addLongSilences(&p)
 	drawLateDevices(&p)
+	pinWorkload(&p)
 	return p
 }
 

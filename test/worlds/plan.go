@@ -133,6 +133,8 @@ type Workload struct {
 	// has only one pod with a node. Its other pods are unschedulable until the owner fixes the workload, or until Calm.
 	Spare    int
 	Stranded bool
+	// Pinned is true when its new pods select nodes of the first revision. It lasts until the owner fixes the workload, or until Calm.
+	Pinned bool
 	// Sick is the number of its first pods that are not ready. If the group has current nodes, these pods are on them.
 	Sick int
 	// Falls is when the first of its first pods becomes unready; 0 for never. FallsFor is how long it stays unready. FallsEach is the

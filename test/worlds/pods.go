@@ -16,6 +16,7 @@ type controller struct {
 	*Workload
 	broken, undead, tolerant, crashes bool
 	refused, homeless, stranded       bool
+	pinned                            bool
 	spare                             int
 	slow, flaps, rejected             time.Duration
 	role                              Role
@@ -30,7 +31,7 @@ type controller struct {
 
 // createFirstPods creates the workload's first pods, distributed over the group's Ready nodes.
 func (c *cluster) createFirstPods(w *Workload) {
-	m := &controller{Workload: w, broken: w.Broken, undead: w.Undead, tolerant: w.Tolerant, crashes: w.Crashes, slow: w.Slow, homeless: w.Homeless, flaps: w.Flaps, stranded: w.Stranded, rejected: w.Rejected, role: w.Role, scale: w.Replicas, deployment: newDeployment(w)}
+	m := &controller{Workload: w, broken: w.Broken, undead: w.Undead, tolerant: w.Tolerant, crashes: w.Crashes, slow: w.Slow, homeless: w.Homeless, flaps: w.Flaps, stranded: w.Stranded, pinned: w.Pinned, rejected: w.Rejected, role: w.Role, scale: w.Replicas, deployment: newDeployment(w)}
 	c.controllers[w.Name] = m
 	var homes []string
 	for _, name := range c.nodeNames() {
@@ -146,6 +147,9 @@ func (c *cluster) newPod(m *controller, ordinal int) *corev1.Pod {
 	}
 	if m.homeless {
 		requestDevice(pod)
+	}
+	if m.pinned {
+		pod.Spec.NodeSelector = map[string]string{imageLabel: "1"}
 	}
 	if m.deployment != nil {
 		m.deployment.adoptPod(m, pod, ordinal)

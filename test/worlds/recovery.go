@@ -30,7 +30,7 @@ const (
 	steadyAfter = 30 * time.Second
 )
 
-// crashingPod is a pod that crashes, and since when.
+// crashingPod is a pod that crashes, or that no current node can take, and since when.
 type crashingPod struct {
 	uid   types.UID
 	since time.Time
@@ -45,7 +45,7 @@ type recoveryState struct {
 	lostPods map[string]stateBefore
 	// unreadyDaemons counts, by name, the pods of DaemonSets that were not ready before the upgrade.
 	unreadyDaemons map[string]int
-	// crashing contains, by workload, the crashing pod because of which this process has seen the workload block the start of nodes.
+	// crashing contains, by workload, the pod because of which this process has seen the workload block the start of nodes.
 	crashing map[string]crashingPod
 	// lackingSince is, by workload, the time since when it has had fewer ready pods than before because its new pods do not come up.
 	lackingSince map[string]time.Time
@@ -185,11 +185,11 @@ func (r *rules) lacksPods(w *upgrade.World) bool {
 	})
 }
 
-// checkWaitsForRecovery checks I11 for a workload that lost pods. While the workload has fewer ready pods than before and a crashing
-// pod on a node that stays, the upgrade starts no node and does not begin to delete blue nodes. It stops after unhealthyLimit.
+// checkWaitsForRecovery checks I11 for a workload that lost pods. While the workload has fewer ready pods than before and a new
+// pod that cannot come up, the upgrade starts no node and does not begin to delete blue nodes. It stops after unhealthyLimit.
 func (r *rules) checkWaitsForRecovery(w *upgrade.World, step *upgrade.Step, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
 	name, rec := app.id().String(), &step.Record
-	crashed := r.crashedSuccessor(w, app, pods)
+	crashed := r.failedSuccessor(w, app, pods)
 	if first := r.recovery.crashing[name]; slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return pod.UID == first.uid && isLasting(pod, w.Now) }) {
 		delete(r.recovery.crashing, name) // each pod that crashes after the first has come up has its own time
 	}
@@ -198,10 +198,10 @@ func (r *rules) checkWaitsForRecovery(w *upgrade.World, step *upgrade.Step, app 
 	} else {
 		r.checkStopsInTime(w, rec, name, crashed)
 		for _, m := range started {
-			r.fail("I11", "node %s is started, but pod %s of %s crashes: %d pods are ready, and %d were ready before", m.Name(), crashed.Name, name, countReady(pods), r.recovery.lostPods[name].ready)
+			r.fail("I11", "node %s is started, but pod %s of %s does not come up: %d pods are ready, and %d were ready before", m.Name(), crashed.Name, name, countReady(pods), r.recovery.lostPods[name].ready)
 		}
 		if rec.Phase == record.PhaseDeleteBlue && w.Record.Phase == record.PhaseSoak {
-			r.fail("I11", "blue nodes are deleted, but pod %s of %s crashes: %d pods are ready, and %d were ready before", crashed.Name, name, countReady(pods), r.recovery.lostPods[name].ready)
+			r.fail("I11", "blue nodes are deleted, but pod %s of %s does not come up: %d pods are ready, and %d were ready before", crashed.Name, name, countReady(pods), r.recovery.lostPods[name].ready)
 		}
 	}
 	r.checkWaitsForCreation(w, rec, app, pods, started)
@@ -325,20 +325,27 @@ func (r *rules) checkFewAway(w *upgrade.World, step *upgrade.Step, app *Workload
 // slowStart is the shortest time to become ready of a workload that starts slowly.
 const slowStart = 10 * time.Second
 
-// crashedSuccessor returns a pod that crashes on a node that stays and was created after the workload lost a pod. It returns nil if
-// there is none, or if the workload has as many ready pods as before it lost one.
-func (r *rules) crashedSuccessor(w *upgrade.World, app *Workload, pods []*corev1.Pod) *corev1.Pod {
+// failedSuccessor returns a pod that crashes on a node that stays, or that no current node can take. The pod was created after the
+// workload lost a pod. failedSuccessor returns nil if there is none, or if the workload has as many ready pods as before it lost one.
+func (r *rules) failedSuccessor(w *upgrade.World, app *Workload, pods []*corev1.Pod) *corev1.Pod {
 	before, lost := r.recovery.lostPods[app.id().String()]
 	if !lost || countReady(pods) >= before.ready || len(w.EndingNamespaces) > 0 { // no pods are created in a namespace that is being deleted
 		return nil
 	}
 	i := slices.IndexFunc(pods, func(pod *corev1.Pod) bool {
-		return isCrashing(pod) && pod.CreationTimestamp.After(before.at) && pod.CreationTimestamp.After(w.Record.Started) && !isOnOutdated(w, pod)
+		return (isCrashing(pod) || r.isNeverPlaced(w, pod)) && pod.CreationTimestamp.After(before.at) && pod.CreationTimestamp.After(w.Record.Started) && !isOnOutdated(w, pod)
 	})
 	if i < 0 {
 		return nil
 	}
 	return pods[i]
+}
+
+// isNeverPlaced reports whether a pod without a node selects nodes of the first revision, and a usable current node is of another one.
+func (r *rules) isNeverPlaced(w *upgrade.World, pod *corev1.Pod) bool {
+	return pod.Spec.NodeName == "" && isPinned(pod) && r.c.controllers[pod.Labels["app"]].pinned && slices.ContainsFunc(w.Members, func(m nodegroup.Member) bool {
+		return !m.Outdated && m.Node != nil && !m.Node.Spec.Unschedulable && m.Node.Labels[imageLabel] != "1" && w.Group.IsUsable(&m)
+	})
 }
 
 func isOnOutdated(w *upgrade.World, pod *corev1.Pod) bool {
@@ -374,7 +381,7 @@ func (r *rules) checkStopsInTime(w *upgrade.World, rec *record.Record, name stri
 	r.recovery.crashing[name] = first
 	drains := rec.Phase != record.PhaseScaleDown && rec.Phase != record.PhaseDone
 	if waited := w.Now.Sub(first.since); waited >= unhealthyLimit && drains && rec.Stopping == "" && rec.Result == "" {
-		r.fail("I11", "pod %s of %s has crashed for %s, but the upgrade does not stop", pod.Name, name, waited)
+		r.fail("I11", "pod %s of %s has not come up for %s, but the upgrade does not stop", pod.Name, name, waited)
 	}
 }
 
@@ -450,12 +457,12 @@ func (r *rules) checkLastReadyWaited(w *upgrade.World, step *upgrade.Step, app *
 	if !isIgnored(&step.Record, name) {
 		r.checkLastReadyStays(w, step, app, sent)
 	}
-	crashed := r.crashedSuccessor(w, app, livePodsOf(w, app))
+	crashed := r.failedSuccessor(w, app, livePodsOf(w, app))
 	switch {
 	case !waited:
 		r.fail("I12", "pod %s, the last ready pod of %s, is evicted without waiting for another", sent, name)
 	case crashed != nil && !isIgnored(&step.Record, name):
-		r.fail("I12", "pod %s, the last ready pod of %s, is evicted, but pod %s crashes", sent, name, crashed.Name)
+		r.fail("I12", "pod %s, the last ready pod of %s, is evicted, but pod %s does not come up", sent, name, crashed.Name)
 	case isLastReadyLeaving(w, livePodsOf(w, app), isFaulty) && !isIgnored(&step.Record, name):
 		r.fail("I12", "pod %s, the last ready pod of %s, is evicted, but all others crash or fit no node", sent, name)
 	}

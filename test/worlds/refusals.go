@@ -85,6 +85,20 @@ func addStrandedPods(p *Plan) {
 	}
 }
 
+// pinWorkload makes a workload Pinned in some worlds. It draws from its own generator.
+func pinWorkload(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x70696e6e))}
+	if p.isDelegated() || p.isShortLived() || !d.chance(4) {
+		return
+	}
+	for i := range p.Workloads {
+		if w := &p.Workloads[i]; w.Replicas > 0 && w.isPlain() && !w.Ordered {
+			w.Pinned = true
+			return
+		}
+	}
+}
+
 // addRejectedPods changes a workload in some worlds: its pods end on new nodes before they are ready, as after a rejection by the
 // kubelet. Its controller creates them again. It draws from its own generator.
 func addRejectedPods(p *Plan) {
@@ -111,6 +125,8 @@ func makeUnschedulable(pod *corev1.Pod) {
 func isStranded(pod *corev1.Pod) bool {
 	return pod.Spec.NodeSelector[corev1.LabelTopologyZone] == "elsewhere"
 }
+
+func isPinned(pod *corev1.Pod) bool { return pod.Spec.NodeSelector[imageLabel] == "1" }
 
 // addDevices sets the devices of a node according to its revision, in worlds with a Homeless workload. In some plans,
 // all nodes have devices, new ones from when they are not closed any more. A plan may also have a node without devices.
@@ -146,10 +162,13 @@ func (c *cluster) repairDevices() {
 	}
 }
 
-// hasDeviceFor reports whether the node has the zone and the device that the pod requests.
+// hasDeviceFor reports whether the node has the zone, the revision and the device that the pod requests.
 func (c *cluster) hasDeviceFor(node *corev1.Node, pod *corev1.Pod) bool {
 	m := c.controllers[pod.Labels["app"]]
 	if m != nil && m.stranded && isStranded(pod) {
+		return false
+	}
+	if m != nil && m.pinned && isPinned(pod) && node.Labels[imageLabel] != "1" {
 		return false
 	}
 	if m == nil || !m.homeless {

@@ -30,7 +30,7 @@ func undisturbedPlan(seed uint64) Plan {
 		p.Nodes[i].Marks, p.Nodes[i].Standby, p.Nodes[i].Stray, p.Nodes[i].Unlabelled = 0, false, false, false
 	}
 	p.Workloads = slices.DeleteFunc(p.Workloads, func(w Workload) bool {
-		return w.Broken || w.Undead || w.Crashes || w.Slow > 0 || w.Refused || w.Homeless || w.Flaps > 0 || w.Ends > 0 || w.Rollout != "" || (w.Kind != Deployment && w.Kind != StatefulSet && w.Kind != DaemonSet)
+		return w.Broken || w.Undead || w.Crashes || w.Slow > 0 || w.Refused || w.Homeless || w.Pinned || w.Flaps > 0 || w.Ends > 0 || w.Rollout != "" || (w.Kind != Deployment && w.Kind != StatefulSet && w.Kind != DaemonSet)
 	})
 	p.Budgets = slices.DeleteFunc(p.Budgets, func(b Budget) bool {
 		return !slices.ContainsFunc(p.Workloads, func(w Workload) bool { return w.Name == b.Workload })

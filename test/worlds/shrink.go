@@ -83,7 +83,7 @@ func plansWithoutOddity(p Plan) []Plan {
 		for _, change := range []func(*Workload){
 			func(w *Workload) { w.Served = false },
 			func(w *Workload) { w.Crashes, w.Slow = false, 0 },
-			func(w *Workload) { w.Refused, w.Homeless, w.Flaps = false, false, 0 },
+			func(w *Workload) { w.Refused, w.Homeless, w.Pinned, w.Flaps = false, false, false, 0 },
 			func(w *Workload) { w.Tolerant, w.Ordered = false, false },
 			func(w *Workload) { w.Ends, w.Falls = 0, 0 },
 		} {
