@@ -23,8 +23,13 @@ func impliedActions() []string {
 	return []string{"ec2:CreateFleet", "ec2:CreateTags", "ec2:RunInstances", "iam:PassRole"}
 }
 
-// calledActions returns the AWS actions that the sources call, with the names that policies use. It finds a call by the type of its
-// input, which has the action's name. It omits STS, because GetCallerIdentity is always allowed.
+// ownRequests returns the actions that are called without a client of the SDK, by the name of the method that calls them.
+func ownRequests() map[string]string {
+	return map[string]string{"getParameters": "ssm:GetParameters"}
+}
+
+// calledActions returns the AWS actions that the sources call, with the names that policies use. It finds a call of the SDK by the
+// type of its input, which has the action's name. It omits STS, because GetCallerIdentity is always allowed.
 func calledActions(srcs []source) map[string]bool {
 	called := map[string]bool{}
 	for _, src := range srcs {
@@ -35,6 +40,9 @@ func calledActions(srcs []source) map[string]bool {
 			selector, ok := n.(*ast.SelectorExpr)
 			if !ok {
 				return true
+			}
+			if action, own := ownRequests()[selector.Sel.Name]; own {
+				called[action] = true
 			}
 			service, ok := selector.X.(*ast.Ident)
 			name, isInput := strings.CutSuffix(selector.Sel.Name, "Input")

@@ -11,7 +11,6 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	kt "github.com/aws/aws-sdk-go-v2/service/eks/types"
-	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/smithy-go"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -19,10 +18,10 @@ import (
 
 // managedGroups reads and changes EKS managed node groups.
 type managedGroups struct {
-	aws   *Provider // sends the requests to EC2 and Auto Scaling
-	eks   *eks.Client
-	ssm   *ssm.Client
-	cache managedCache
+	aws        *Provider // sends the requests to EC2 and Auto Scaling
+	eks        *eks.Client
+	parameters *parameterClient
+	cache      managedCache
 }
 
 // inspectNodegroup reads everything else about the managed node group of an Auto Scaling group, and describes it. For a listing
@@ -309,16 +308,13 @@ func (m *managedGroups) readRelease(ctx context.Context, amiType kt.AMITypes, ku
 // readParameters reads each public SSM parameter once. The value of a parameter that does not exist is empty.
 func (m *managedGroups) readParameters(ctx context.Context, names []string) (map[string]string, error) {
 	return m.cache.parameters.getOrFetch(names, func(unknown []string) (map[string]string, error) {
-		out, err := m.ssm.GetParameters(ctx, &ssm.GetParametersInput{Names: unknown})
+		found, err := m.parameters.getParameters(ctx, unknown)
 		if err != nil {
 			return nil, explainError("reading the releases of node groups", err)
 		}
 		read := map[string]string{}
 		for _, name := range unknown {
-			read[name] = ""
-		}
-		for _, found := range out.Parameters {
-			read[sdk.ToString(found.Name)] = sdk.ToString(found.Value)
+			read[name] = found[name]
 		}
 		return read, nil
 	})

@@ -19,7 +19,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
-	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go/logging"
 	smithy "github.com/aws/smithy-go/middleware"
@@ -124,7 +123,7 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	}
 	p.policies = policySimulator{region: cfg.Region, iam: iam.NewFromConfig(cfg), sts: p.sts}
 	p.balancers.elb = elasticloadbalancingv2.NewFromConfig(cfg)
-	p.managed = managedGroups{aws: p, eks: eks.NewFromConfig(cfg), ssm: ssm.NewFromConfig(cfg), cache: managedCache{userCluster: o.ClusterName}}
+	p.managed = managedGroups{aws: p, eks: eks.NewFromConfig(cfg), parameters: newParameterClient(ctx, &cfg), cache: managedCache{userCluster: o.ClusterName}}
 	return p, nil
 }
 
