@@ -72,7 +72,7 @@ func (f *flags) registerValueCompletions(cmd *cobra.Command) {
 			}))
 		}
 	}
-	cmd.LocalNonPersistentFlags().VisitAll(offer)
+	cmd.Flags().VisitAll(offer) // only own flags: cobra adds those of the parents to the command that it executes
 	cmd.PersistentFlags().VisitAll(offer)
 	for _, sub := range cmd.Commands() {
 		f.registerValueCompletions(sub)
