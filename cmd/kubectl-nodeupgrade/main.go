@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 
+	_ "github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/cmd/kubectl-nodeupgrade/firstgc" // before the packages that allocate
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/plugin"
 )
 
