@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -242,11 +241,11 @@ func isServerFault(api smithy.APIError, err error) bool {
 
 // deniedActionPattern matches action and resource in "User: arn:… is not authorized to perform: ec2:RunInstances on resource:
 // arn:… because …". The action may differ from the request. For example, pointing a group at a template needs ec2:RunInstances.
-var deniedActionPattern = regexp.MustCompile(`not authorized to perform: ([a-z0-9-]+:[A-Za-z]+)(?: on resource: (arn:\S+))?`)
+var deniedActionPattern = cloud.CompileLater(`not authorized to perform: ([a-z0-9-]+:[A-Za-z]+)(?: on resource: (arn:\S+))?`)
 
 // deniedIAMAction returns the IAM action that was denied, with the resource if AWS names the resource.
 func deniedIAMAction(message string, err error) string {
-	if found := deniedActionPattern.FindStringSubmatch(message); found != nil && found[2] != "" {
+	if found := deniedActionPattern().FindStringSubmatch(message); found != nil && found[2] != "" {
 		return found[1] + " on " + found[2]
 	} else if found != nil {
 		return found[1]

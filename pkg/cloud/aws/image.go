@@ -1,11 +1,12 @@
 package aws
 
 import (
-	"regexp"
 	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	et "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 )
 
 // image contains the facts about an AMI that an upgrade needs. Unknown facts are empty.
@@ -30,14 +31,14 @@ func describeImage(i et.Image) image {
 // amazon-eks-node-al2023-x86_64-standard-1.34-v20250920, bottlerocket-aws-k8s-1.34-x86_64-v1.2.3-…,
 // ubuntu-eks/k8s_1.34/images/…, Windows_Server-2022-English-Core-EKS_Optimized-1.34-2026.01.01.
 var (
-	descriptionVersion = regexp.MustCompile(`\bk8s: (1\.[0-9]+(?:\.[0-9]+)?)\b`)
-	nameVersion        = regexp.MustCompile(`(?:^amazon-eks-(?:\w+-)*|^bottlerocket-aws-k8s-|^ubuntu-eks(?:-pro)?/k8s_|EKS_Optimized-)(1\.[0-9]+)(?:[-/]|$)`)
+	descriptionVersion = cloud.CompileLater(`\bk8s: (1\.[0-9]+(?:\.[0-9]+)?)\b`)
+	nameVersion        = cloud.CompileLater(`(?:^amazon-eks-(?:\w+-)*|^bottlerocket-aws-k8s-|^ubuntu-eks(?:-pro)?/k8s_|EKS_Optimized-)(1\.[0-9]+)(?:[-/]|$)`)
 )
 
 // kubernetesOfImage returns the kubelet version that the name or description of an EKS-optimized image contains, "" for any
 // other image.
 func kubernetesOfImage(name, description string) string {
-	for _, found := range [][]string{descriptionVersion.FindStringSubmatch(description), nameVersion.FindStringSubmatch(name)} {
+	for _, found := range [][]string{descriptionVersion().FindStringSubmatch(description), nameVersion().FindStringSubmatch(name)} {
 		if found != nil {
 			return "v" + found[1]
 		}

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strconv"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	kt "github.com/aws/aws-sdk-go-v2/service/eks/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
@@ -18,15 +18,15 @@ import (
 // launch template. The zero value is the default target.
 type managedTarget struct{ release, kubernetes, template string }
 
-var kubernetesPattern = regexp.MustCompile(`^v?([0-9]+\.[0-9]+)$`)
+var kubernetesPattern = cloud.CompileLater(`^v?([0-9]+\.[0-9]+)$`)
 
 // parseManagedTarget parses --to for a managed node group: 1.33.4-20261101, 1.34, or a template version as in parseTarget. For
 // any other text it returns a refusedError.
 func parseManagedTarget(text string) (managedTarget, error) {
-	if found := kubernetesPattern.FindStringSubmatch(text); found != nil {
+	if found := kubernetesPattern().FindStringSubmatch(text); found != nil {
 		return managedTarget{kubernetes: found[1]}, nil
 	}
-	if releasePattern.MatchString(text) {
+	if releasePattern().MatchString(text) {
 		return managedTarget{release: text}, nil
 	}
 	wish, err := parseTarget(text)

@@ -2,12 +2,13 @@ package aws
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	kt "github.com/aws/aws-sdk-go-v2/service/eks/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 )
 
 // imageSeries contains the names of the public SSM parameters for one kind of EKS-optimized images (EKS user guide, "Retrieve
@@ -86,12 +87,12 @@ func isBottlerocket(t kt.AMITypes) bool { return strings.HasPrefix(string(t), "B
 
 // releasePattern matches a release: 1.33.4-20261101 of Amazon Linux (Kubernetes and date),
 // 1.33-2026.11.10 of Windows (the same), 1.50.0-fcf71a47 of Bottlerocket (its own version).
-var releasePattern = regexp.MustCompile(`^([0-9]+\.[0-9]+)(\.[0-9]+)?-[0-9a-f.]+$`)
+var releasePattern = cloud.CompileLater(`^([0-9]+\.[0-9]+)(\.[0-9]+)?-[0-9a-f.]+$`)
 
 // kubernetesOfRelease returns the Kubernetes version in a release, "1.33". If the release does not contain it, the function
 // returns ofGroup.
 func kubernetesOfRelease(t kt.AMITypes, release, ofGroup string) string {
-	if found := releasePattern.FindStringSubmatch(release); found != nil && !isBottlerocket(t) {
+	if found := releasePattern().FindStringSubmatch(release); found != nil && !isBottlerocket(t) {
 		return found[1]
 	}
 	return ofGroup
@@ -100,7 +101,7 @@ func kubernetesOfRelease(t kt.AMITypes, release, ofGroup string) string {
 // kubeletOfRelease returns the kubelet version of a release as nodes report it: "v1.33.4", or "v1.33" if the release contains
 // no patch version.
 func kubeletOfRelease(t kt.AMITypes, release, kubernetes string) string {
-	found := releasePattern.FindStringSubmatch(release)
+	found := releasePattern().FindStringSubmatch(release)
 	switch {
 	case found != nil && !isBottlerocket(t):
 		return "v" + found[1] + found[2]

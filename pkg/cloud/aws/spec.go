@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	et "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
@@ -212,7 +212,7 @@ type target struct {
 	image   string
 }
 
-var imageID = regexp.MustCompile(`^ami-[0-9a-z]+$`)
+var imageID = cloud.CompileLater(`^ami-[0-9a-z]+$`)
 
 // parseTarget parses --to: a template version or an AMI. A version is a number, $Latest or $Default. The dollar sign may be
 // missing, and case does not matter. For any other text parseTarget returns an absentError.
@@ -225,7 +225,7 @@ func parseTarget(text string) (target, error) {
 	case "default":
 		return target{version: defaultVersion}, nil
 	}
-	if imageID.MatchString(text) {
+	if imageID().MatchString(text) {
 		return target{image: text}, nil
 	}
 	if n, err := strconv.ParseUint(text, 10, 63); err == nil && n > 0 {

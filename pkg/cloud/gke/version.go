@@ -2,15 +2,16 @@ package gke
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 )
 
 // targetPattern matches the values of --to: 1.34, 1.34.1 and 1.34.1-gke.1234000.
-var targetPattern = regexp.MustCompile(`^v?([0-9]+\.[0-9]+(?:\.[0-9]+(?:-gke\.[0-9]+)?)?)$`)
+var targetPattern = cloud.CompileLater(`^v?([0-9]+\.[0-9]+(?:\.[0-9]+(?:-gke\.[0-9]+)?)?)$`)
 
 // refusedError is the reason why a pool cannot move to a target. absent is true if the target does not exist.
 type refusedError struct {
@@ -24,7 +25,7 @@ func (e refusedError) Error() string { return e.reason }
 // resolveTarget returns the version that --to names: the newest one of the valid versions that begins with it and is not newer than
 // the control plane. valid has the versions that GKE offers for nodes. If no version fits, the error is a refusedError.
 func resolveTarget(to, controlPlane string, valid []string) (string, error) {
-	found := targetPattern.FindStringSubmatch(to)
+	found := targetPattern().FindStringSubmatch(to)
 	if found == nil {
 		return "", refusedError{fmt.Sprintf("--to=%s is not a version of GKE: use a value such as 1.34, 1.34.1 or 1.34.1-gke.1234000", to), true}
 	}

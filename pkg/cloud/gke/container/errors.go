@@ -289,14 +289,14 @@ func (c *Client) explainAPIError(r request, reached *progress, got response, par
 	}
 	failure.Class = failure.classify()
 	failure.temporary = failure.Class == ClassThrottled || failure.Class == ClassUnavailable && isTemporary(failure.Code)
-	if found := permissionPattern.FindString(failure.Message); failure.Class == ClassDenied {
+	if found := permissionPattern().FindString(failure.Message); failure.Class == ClassDenied {
 		failure.Permission = found
 		if permission, ok := detail.Metadata["permission"].(string); ok && found == "" {
-			failure.Permission = permissionPattern.FindString(permission)
+			failure.Permission = permissionPattern().FindString(permission)
 		}
 	}
 	if failure.Class == ClassBusy {
-		failure.Operation = operationPattern.FindString(failure.Message)
+		failure.Operation = operationPattern().FindString(failure.Message)
 	}
 	name := failure.Status
 	if failure.Class == ClassDenied && failure.Reason != "" || name == "" {
@@ -314,8 +314,8 @@ func (c *Client) explainAPIError(r request, reached *progress, got response, par
 }
 
 var (
-	permissionPattern = regexp.MustCompile(`\bcontainer\.[a-zA-Z]+\.[a-zA-Z]+\b`)
-	operationPattern  = regexp.MustCompile(`\boperation-[0-9a-z-]*[0-9a-z]`)
+	permissionPattern = compileLater(`\bcontainer\.[a-zA-Z]+\.[a-zA-Z]+\b`)
+	operationPattern  = compileLater(`\boperation-[0-9a-z-]*[0-9a-z]`)
 )
 
 func isTemporary(code int) bool {
@@ -439,12 +439,12 @@ func oneLine(text string) string {
 }
 
 // tokenPattern matches access tokens of Google, signed tokens, and the content of the header Authorization.
-var tokenPattern = regexp.MustCompile(`(?i)\bbearer\s+[^\s"']+|\bya29\.[\w.~+/-]+=*|\beyJ[\w-]+\.[\w-]+\.[\w-]*`)
+var tokenPattern = compileLater(`(?i)\bbearer\s+[^\s"']+|\bya29\.[\w.~+/-]+=*|\beyJ[\w-]+\.[\w-]+\.[\w-]*`)
 
 // redact replaces the token, and all texts that look like one.
 func redact(text, token string) string {
 	if token != "" {
 		text = strings.ReplaceAll(text, token, "[redacted]")
 	}
-	return tokenPattern.ReplaceAllString(text, "[redacted]")
+	return tokenPattern().ReplaceAllString(text, "[redacted]")
 }

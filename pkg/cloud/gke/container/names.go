@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // LocationName names a zone or region of a project. The location "-" means all.
@@ -84,9 +85,9 @@ func escapePath(segments ...string) (string, error) {
 }
 
 var (
-	projectPattern  = regexp.MustCompile(`^(?:[a-z0-9][a-z0-9.-]*:)?[a-z0-9][a-z0-9-]*$`)      // a project of a domain: "example.com:project"
-	locationPattern = regexp.MustCompile(`^[a-z]+(?:-[a-z]+)+[0-9]+(?:-(?:ai[0-9]+)?[a-z])?$`) // a zone for AI: "us-central1-ai1a"
-	namePattern     = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
+	projectPattern  = compileLater(`^(?:[a-z0-9][a-z0-9.-]*:)?[a-z0-9][a-z0-9-]*$`)      // a project of a domain: "example.com:project"
+	locationPattern = compileLater(`^[a-z]+(?:-[a-z]+)+[0-9]+(?:-(?:ai[0-9]+)?[a-z])?$`) // a zone for AI: "us-central1-ai1a"
+	namePattern     = compileLater(`^[a-z0-9][a-z0-9-]*$`)
 )
 
 // ParseContext returns the cluster that gcloud named a kubeconfig entry for: gke_PROJECT_LOCATION_CLUSTER. ok is false for other
@@ -97,7 +98,7 @@ func ParseContext(name string) (cluster ClusterName, ok bool) {
 		return ClusterName{}, false
 	}
 	cluster = ClusterName{Project: parts[1], Location: parts[2], Cluster: parts[3]}
-	if !projectPattern.MatchString(cluster.Project) || !locationPattern.MatchString(cluster.Location) || !namePattern.MatchString(cluster.Cluster) {
+	if !projectPattern().MatchString(cluster.Project) || !locationPattern().MatchString(cluster.Location) || !namePattern().MatchString(cluster.Cluster) {
 		return ClusterName{}, false
 	}
 	return cluster, true
@@ -118,7 +119,7 @@ func ParseProviderID(id string) (instance Instance, ok bool) {
 		return Instance{}, false
 	}
 	instance = Instance{Project: parts[0], Zone: parts[1], Name: parts[2]}
-	if !projectPattern.MatchString(instance.Project) || !locationPattern.MatchString(instance.Zone) || !namePattern.MatchString(instance.Name) {
+	if !projectPattern().MatchString(instance.Project) || !locationPattern().MatchString(instance.Zone) || !namePattern().MatchString(instance.Name) {
 		return Instance{}, false
 	}
 	return instance, true
@@ -140,7 +141,12 @@ type Target struct {
 	Pool string
 }
 
-var targetPattern = regexp.MustCompile(`/projects/([^/]+)/(?:zones|locations)/([^/]+)/clusters/([^/]+)(?:/nodePools/([^/]+)(?:/.*)?)?$`)
+// compileLater is a copy of cloud.CompileLater. This client does not import pkg/cloud.
+func compileLater(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}
+
+var targetPattern = compileLater(`/projects/([^/]+)/(?:zones|locations)/([^/]+)/clusters/([^/]+)(?:/nodePools/([^/]+)(?:/.*)?)?$`)
 
 // ParseTarget returns the target of an operation from its TargetLink. ok is false for a link of another form.
 func ParseTarget(link string) (target Target, ok bool) {
@@ -148,7 +154,7 @@ func ParseTarget(link string) (target Target, ok bool) {
 	if err != nil {
 		return Target{}, false
 	}
-	found := targetPattern.FindStringSubmatch(parsed.EscapedPath())
+	found := targetPattern().FindStringSubmatch(parsed.EscapedPath())
 	if found == nil {
 		return Target{}, false
 	}
