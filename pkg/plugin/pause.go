@@ -35,8 +35,12 @@ func pauseUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 		}
 		if u.record.Delegation != nil {
 			if atWork, err := c.awaitHolder(ctx, u.name, modeResume); err != nil || !atWork {
+				resume := nodegroup.Command("resume", u.name)
+				if u.record.Result == record.Waiting {
+					resume += " --wait" // otherwise the process ends at once
+				}
 				return usageError(fmt.Errorf("pausing the upgrade of group %q: the cloud may still be upgrading the group, and only a running process of this tool can cancel that: run %s, and pause it from another terminal",
-					u.name, nodegroup.Command("resume", u.name)))
+					u.name, resume))
 			}
 		}
 		if err := u.storeRequest(ctx, c, record.VerbPause); err != nil {

@@ -190,7 +190,7 @@ func newCompleteCommand(f *flags) *cobra.Command {
 		use: "complete", doing: "completing the upgrade of", short: "End an upgrade's soak now",
 		long: `End the soak of a blue-green upgrade and delete the outdated nodes now. If no
 process runs the upgrade, complete continues it here with the settings that it
-was started with.`,
+was started with. For a GKE node pool it asks GKE to end the soak.`,
 		needs: record.VerbComplete,
 		run:   completeSoak,
 	})
