@@ -84,6 +84,7 @@ func testPoolBlueGreenPause(t *testing.T, shared *fixture.Fixture) {
 		return e.Type == "blocked" && strings.Contains(e.Text, "PDB pool-blue-paused/stubborn") && strings.Contains(e.Text, "GKE goes on without it in 59m")
 	})
 	pause := s.begin("pause", s.group)
+	s.waitFor("the cancellation", func() bool { return len(s.gke.Writes()) == 2 })
 	s.deleteBudget("stubborn")
 	pause.awaitExit(0)
 	c.awaitExit(5)

@@ -20,6 +20,7 @@ TestUpgradesFinishDespiteFailingAPIServerAndCloud/three_requests_in_ten_fail,_se
 TestEKSUpgradesManagedGroups/cases/default
 TestEKSUpgradesManagedGroups/cases/blocked
 TestEKSUpgradesManagedGroups/cases/both_kinds
+TestGKEUpgradesItsPools/blue-green
 TestGKEUpgradesItsPools/surge
 TestGKEUpgradesItsPools/rolled_back
 TestCheckFindsFaultsAndItsCommandsFixThem/PDB001
