@@ -198,7 +198,8 @@ type reportedGroup struct {
 func (r *reportedGroup) makeStatus(state recordedState, now time.Time) *report.UpgradeStatus {
 	rec := state.record
 	watched := r.followOperation(now)
-	follows := watched != nil && !rec.IsRunning() && !(rec.Result == record.Waiting && rec.Delegation != nil && rec.Delegation.ID == r.group.Managed.Operation.ID)
+	isOwn := rec.IsRunning() || rec.Result == record.Waiting && rec.Delegation != nil && r.group.Managed != nil && rec.Delegation.ID == r.group.Managed.Operation.ID
+	follows := watched != nil && !isOwn
 	if follows {
 		rec = *watched
 	}

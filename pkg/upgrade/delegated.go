@@ -71,12 +71,17 @@ func (s Settings) resolveDelegated(group *nodegroup.Group, size, outdated int) (
 	if managed.DeletesRest {
 		req.OnTimeout = record.Force
 	}
-	req.SetsRollout = sets
 	if name := record.Strategy(rollout.Strategy); name.Known() != record.Surge {
+		req.SetsRollout = sets
 		return resolveRollout(req, name, rollout, outdated)
 	}
-	width := *managed
-	if sets { // the settings of another strategy say nothing about the width
+	return s.resolveCloudWidth(req, group, size, sets)
+}
+
+// resolveCloudWidth completes the request for a cloud's surge. sets is true if the group has another strategy of its own.
+func (s *Settings) resolveCloudWidth(req record.Request, group *nodegroup.Group, size int, sets bool) (_ record.Request, err error) {
+	width := *group.Managed
+	if req.SetsRollout = sets; sets { // the settings of another strategy say nothing about the width
 		width.MaxUnavailable, width.MaxSurge = nodegroup.Quantity{}, nodegroup.Quantity{N: 1} // GKE G10
 	}
 	width.MaxUnavailable, width.MaxSurge = valueOrDefault(s.MaxUnavailable, width.MaxUnavailable), valueOrDefault(s.MaxSurge, width.MaxSurge)
@@ -84,11 +89,11 @@ func (s Settings) resolveDelegated(group *nodegroup.Group, size, outdated int) (
 		return record.Request{}, fmt.Errorf("reading how many nodes of group %q may be unavailable: %w", group.Name, err)
 	}
 	req.Surge = width.ResolveSurge(size, len(group.Zones), req.MaxUnavailable)
-	if req.MaxUnavailable+req.Surge == 0 && managed.TakesWidth {
+	if req.MaxUnavailable+req.Surge == 0 && width.TakesWidth {
 		return record.Request{}, s.noWidthError(group, req.Like)
 	}
 	req.Window = max(req.MaxUnavailable, 1)
-	if !managed.SurgeCoversUnavailable {
+	if !width.SurgeCoversUnavailable {
 		req.Window = min(req.MaxUnavailable+req.Surge, record.MaxSurgeWindow) // GKE G12
 	}
 	return req, nil
@@ -154,15 +159,8 @@ func (d *decision) beginOperation() (done bool) {
 	if !d.awaitNewestOperation() {
 		return false
 	}
+	d.recordCapabilities()
 	op, known := d.newestOperation(), d.rec.Delegation
-	managed := d.w.Group.Managed
-	known.Cancels, known.RollsBack, known.EndsSoaks, known.TakesWidth = managed.Cancels, managed.RollsBack && canRollBack(&d.rec.Request), managed.EndsSoaks, managed.TakesWidth
-	if known.Cancels || known.TakesWidth {
-		d.rec.Version = max(d.rec.Version, record.DelegationVersion) // older programs would drop both fields
-	}
-	if d.rec.Request.CloudStrategy != "" || d.rec.Request.SetsRollout {
-		d.rec.Version = max(d.rec.Version, record.RolloutVersion)
-	}
 	// An earlier reading showed a newer operation, so this operation had ended before the newer one began.
 	wasOver := op.Began.Before(known.Newest)
 	known.Newest = op.Began
@@ -192,6 +190,18 @@ func (d *decision) beginOperation() (done bool) {
 		d.addAction(start)
 	}
 	return false
+}
+
+// recordCapabilities records what the cloud can do, and the oldest record version that knows it: older programs would drop the fields.
+func (d *decision) recordCapabilities() {
+	known, managed, req := d.rec.Delegation, d.w.Group.Managed, &d.rec.Request
+	known.Cancels, known.RollsBack, known.EndsSoaks, known.TakesWidth = managed.Cancels, managed.RollsBack && canRollBack(req), managed.EndsSoaks, managed.TakesWidth
+	switch {
+	case req.CloudStrategy != "" || req.SetsRollout:
+		d.rec.Version = max(d.rec.Version, record.RolloutVersion)
+	case known.Cancels || known.TakesWidth:
+		d.rec.Version = max(d.rec.Version, record.DelegationVersion)
+	}
 }
 
 // awaitOtherOperation waits for the end of a running operation that does not go to the upgrade's target. A rollback cancels the

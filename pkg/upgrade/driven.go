@@ -3,7 +3,6 @@ package upgrade
 import (
 	"time"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
@@ -15,7 +14,6 @@ import (
 // cloud respects budgets, but does not check whether workloads recover.
 func DelegatedAsOwn(group nodegroup.Group, members []nodegroup.Member, rec *record.Record, req record.Request, now time.Time) (nodegroup.Group, record.Record, record.Request) {
 	group.Managed, group.Quiesce, group.Refusal = &nodegroup.Managed{TerminateFirst: group.Managed.TerminateFirst}, nil, ""
-	policy := req.Policy()
 	if req.ReplacedBy() != record.Surge {
 		group.Managed = nil // the other strategies add and remove nodes as this tool does
 	}
@@ -28,7 +26,7 @@ func DelegatedAsOwn(group nodegroup.Group, members []nodegroup.Member, rec *reco
 	case rec.Delegation == nil:
 		return group, record.Record{}, req
 	case req.Strategy == record.BlueGreen:
-		return group, blueGreenUnderWay(&group, members, rec, own, policy, now), req
+		return group, blueGreenUnderWay(&group, members, rec, own, now), req
 	case rec.Sizes.Desired == 0 || !hasCloudBegun(&group, rec):
 		return group, record.Record{}, req
 	}
@@ -39,7 +37,8 @@ func DelegatedAsOwn(group nodegroup.Group, members []nodegroup.Member, rec *reco
 // blueGreenUnderWay completes the record of a cloud's blue-green upgrade. The nodes show what the cloud has done: it adds all
 // new nodes, cordons all outdated ones, and then drains them batch by batch (GKE G40). It returns the zero Record if the cloud
 // has added no node.
-func blueGreenUnderWay(group *nodegroup.Group, members []nodegroup.Member, rec *record.Record, own record.Record, policy drain.Policy, now time.Time) record.Record {
+func blueGreenUnderWay(group *nodegroup.Group, members []nodegroup.Member, rec *record.Record, own record.Record, now time.Time) record.Record {
+	policy := rec.Request.Policy()
 	books, added := rec.Ledger.Books(), 0
 	books.Zones = map[string]ledger.Zone{}
 	for _, i := range group.Instances {

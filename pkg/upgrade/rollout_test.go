@@ -264,3 +264,14 @@ func TestNodesOfShortLivedGroupEndByThemselves(t *testing.T) {
 		t.Errorf("at the end: %s: %s", s.Record.Result, s.Record.Message)
 	}
 }
+
+// TestStrategyOfCloudCannotChangeMidway: the cloud has added and cordoned nodes for the strategy that it was asked for.
+func TestStrategyOfCloudCannotChangeMidway(t *testing.T) {
+	s := followingBlue(t)
+	wished := s.Record.Request
+	wished.CloudStrategy = ""
+	again := s.Record.Request.WithSettings(wished, func(flag string) bool { return flag == "strategy" })
+	checkError(t, s.Record.CheckReplan(again.ReplacedBy(), false), "it was started with --strategy=blue-green, which cannot change: remove --strategy, or run kubectl nodeupgrade abort workers first")
+	again = s.Record.Request.WithSettings(wished, func(string) bool { return false })
+	checkError(t, s.Record.CheckReplan(again.ReplacedBy(), false), "")
+}

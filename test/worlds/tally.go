@@ -177,7 +177,8 @@ func allActions() []string {
 		schedule.Deletion{},
 		nodegroup.Terminate{},
 		nodegroup.Delegate{},
-		nodegroup.CancelOperation{}, nodegroup.EndSoak{},
+		nodegroup.CancelOperation{},
+		nodegroup.EndSoak{},
 		nodemark.DeleteNode{},
 	} {
 		kinds = append(kinds, actionKind(action))

@@ -158,6 +158,7 @@ type setting struct {
 func (r *Request) listSettings() []setting {
 	all := []setting{
 		{flag: "strategy", value: &r.Strategy},
+		{flag: "strategy", value: &r.CloudStrategy, hidden: true}, // CheckReplan names it
 		{flag: "like", value: &r.Like},
 		{flag: "to", value: &r.To},
 		{flag: "current", value: &r.Current, hidden: true},

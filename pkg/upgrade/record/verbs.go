@@ -194,10 +194,10 @@ func (r *Record) HasFailedOperation() bool {
 // CheckReplan returns an error if a running upgrade may not continue with the strategy, or to a target that moved. A
 // blue-green upgrade may not, because both its old and its new nodes exist already.
 func (r *Record) CheckReplan(strategy Strategy, moved bool) error {
-	switch {
-	case strategy.Known() != r.Request.Strategy.Known():
-		return fmt.Errorf("it was started with --strategy=%s, which cannot change: remove --strategy, or run %s first", r.Request.Strategy.Known(), nodegroup.Command("abort", r.Request.Group))
-	case moved && r.Request.Strategy.Traits().ByAutoscaler:
+	switch own := r.Request.ReplacedBy(); {
+	case strategy.Known() != own:
+		return fmt.Errorf("it was started with --strategy=%s, which cannot change: remove --strategy, or run %s first", own, nodegroup.Command("abort", r.Request.Group))
+	case moved && own.Traits().ByAutoscaler:
 		return fmt.Errorf("its target has changed from %s, which an autoscaled blue-green upgrade does not allow: run %s first", r.Target.Name, nodegroup.Command("abort", r.Request.Group))
 	case moved && !r.Rollback && r.Request.BlueGreen != nil:
 		return fmt.Errorf("its target has changed from %s, which a blue-green upgrade does not allow: run %s first", r.Target.Name, nodegroup.Command("rollback", r.Request.Group))
