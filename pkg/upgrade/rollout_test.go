@@ -194,6 +194,41 @@ func TestCloudEndsItsSoakOnRequest(t *testing.T) {
 	}
 }
 
+// TestObeyedRequestDoesNotEndTheNextSoak: the request stays stored. If the operation is cancelled and another one begins, a user must
+// ask again.
+func TestObeyedRequestDoesNotEndTheNextSoak(t *testing.T) {
+	s := soakingBlue(t)
+	s.again()
+	s.ask(record.VerbComplete)
+	s.next()
+	s.pass(time.Minute)
+	s.showsBlue(nodegroup.OperationCancelled, time.Time{})
+	s.next()
+	if s.Record.Result == "" {
+		s.next()
+	}
+	s.again()
+	s.next()
+	s.showsBlue(nodegroup.OperationRunning, s.Now.Add(time.Hour))
+	s.Group.Managed.Operation.ID, s.Group.Managed.Operation.Began = "u2", s.Now
+	for range 3 {
+		s.pass(time.Minute)
+		step := s.next()
+		if len(actionsOf(step, "end the soak of the cloud's operation u2")) > 0 || step.Record.Delegation.Completing != "" {
+			t.Fatalf("the old request ends the new soak: %v", step.Actions)
+		}
+		s.again()
+	}
+	if s.Record.Phase != record.PhaseSoak || s.Record.Delegation.ID != "u2" {
+		t.Errorf("phase %q of operation %q", s.Record.Phase, s.Record.Delegation.ID)
+	}
+	s.pass(time.Minute)
+	s.ask(record.VerbComplete)
+	if step := s.next(); len(actionsOf(step, "end the soak of the cloud's operation u2")) != 1 {
+		t.Errorf("a new request is not obeyed: %v", step.Actions)
+	}
+}
+
 // TestRefusedEndOfSoakStopsTheUpgrade: the user who asked for it sees why.
 func TestRefusedEndOfSoakStopsTheUpgrade(t *testing.T) {
 	s := soakingBlue(t)

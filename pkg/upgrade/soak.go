@@ -37,13 +37,16 @@ func (d *decision) soakFor(length time.Duration) (over bool) {
 	return false
 }
 
-// completeSoak ends a running soak before its time. If the group's cloud keeps the outdated nodes, the cloud must end it.
+// completeSoak ends a running soak before its time. If the group's cloud keeps the outdated nodes, the cloud must end it. Requests stay
+// stored after they are obeyed, so one from before the cloud's operation was for the soak of an earlier operation.
 func (d *decision) completeSoak() {
-	if d.rec.Delegation != nil {
-		d.rec.Delegation.Completing = d.rec.Delegation.ID
-		return
+	known, op := d.rec.Delegation, d.newestOperation()
+	switch {
+	case known == nil:
+		d.rec.Soak.CompleteAt(d.w.Now)
+	case op.ID == known.ID && d.w.Asked.At.After(op.Began):
+		known.Completing = known.ID
 	}
-	d.rec.Soak.CompleteAt(d.w.Now)
 }
 
 // endSoak ends the current soak.
