@@ -95,8 +95,11 @@ type Operation struct {
 	Stage string `json:"stage,omitempty"`
 	// Cancelling is true if the cloud is cancelling the operation.
 	Cancelling bool `json:"cancelling,omitempty"`
-	// SoaksUntil is when the cloud deletes the outdated nodes, which it has drained and keeps (GKE G49). It is zero before
-	// and after this soak.
+	// Soaks is true while the cloud keeps the outdated nodes, which it has drained (GKE G49). Deletes is true once it deletes
+	// them (GKE G53).
+	Soaks   bool `json:"soaks,omitempty"`
+	Deletes bool `json:"deletes,omitempty"`
+	// SoaksUntil is the end of the soak; zero if nothing soaks or the end is not known.
 	SoaksUntil time.Time `json:"soaksUntil,omitzero"`
 	// Began is when it began, by the cloud's clock.
 	Began time.Time `json:"began,omitzero"`
@@ -143,7 +146,7 @@ type Delegate struct {
 	Force bool
 	// Width is how many nodes are replaced at the same time. With the zero Width, the group's own numbers are used.
 	Width Width
-	// Rollout is how the cloud replaces the nodes. With the zero Rollout, the group's own is used. Batch is a number of nodes.
+	// Rollout is how the cloud replaces the nodes. With the zero Rollout, the group's own is used.
 	Rollout Rollout
 	// Rollback is true if To is the revision that the group had before its last operation, which was cancelled or failed.
 	// If the cloud would take the group elsewhere, the provider starts an upgrade to To instead.

@@ -87,7 +87,7 @@ func rejectUnagreedChanges(m mode, replan bool, record *record.Record, request r
 		return usageError(fmt.Errorf("run %s of group %q has the target %s: pass %s", record.Run, group.Name, record.Target.Name, shell.Quote("--current="+record.Target.Name)))
 	}
 	moved := record.Target.ID != group.Wanted.ID
-	if err := record.CheckReplan(request.ReplacedBy(), moved); err != nil {
+	if err := record.CheckReplan(&request, moved); err != nil {
 		return usageError(fmt.Errorf("run %s of group %q: %w", record.Run, group.Name, err))
 	}
 	if replan {

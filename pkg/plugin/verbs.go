@@ -243,6 +243,9 @@ func (u *recordedUpgrade) requestSoakEnd(ctx context.Context, c *command) error 
 	if err := u.storeRequest(ctx, c, record.VerbComplete); err != nil {
 		return fmt.Errorf("completing the upgrade of group %q: %w", u.name, err)
 	}
+	if u.record.Delegation != nil {
+		return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s: the process that runs the upgrade was asked to end the soak: see %s", nodegroup.Prefix, u.name, nodegroup.Command("status", u.name)))
+	}
 	return u.printSoakEnded(c)
 }
 

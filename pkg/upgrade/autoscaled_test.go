@@ -294,7 +294,7 @@ func TestAutoscaledRebuildsLostRecord(t *testing.T) {
 // An autoscaled upgrade may not continue to a target that moved, not even with --replan: its new nodes would be outdated.
 func TestAutoscaledUpgradeMayNotContinueToNewTarget(t *testing.T) {
 	rec := record.Record{Request: record.Request{Group: "workers", Strategy: record.AutoscaledBlueGreen}, Target: revisionOf("2")}
-	err := rec.CheckReplan(record.AutoscaledBlueGreen, true)
+	err := rec.CheckReplan(&rec.Request, true)
 	if err == nil || !strings.Contains(err.Error(), "does not allow") {
 		t.Errorf("got error %v", err)
 	}

@@ -618,7 +618,7 @@ func WatchOperation(group *nodegroup.Group, req record.Request, outdated int, no
 		Phase: record.PhaseFollow, PhaseBegan: began, Total: outdated,
 		Delegation: &record.Delegation{ID: op.ID, Cancels: group.Managed.Cancels, RollsBack: group.Managed.RollsBack, EndsSoaks: group.Managed.EndsSoaks},
 	}
-	if op.SoaksUntil.After(now) {
+	if op.Soaks {
 		rec.Phase, rec.Soak.Until = record.PhaseSoak, op.SoaksUntil
 	}
 	return rec

@@ -20,33 +20,34 @@ func (s *Settings) chooseRollout(group *nodegroup.Group) (rollout nodegroup.Roll
 		}
 		return own, false, nil
 	}
-	asked := nodegroup.Rollout{Strategy: string(s.Strategy)}
-	same := record.Strategy(own.Strategy).Known() == s.Strategy
-	switch s.Strategy {
-	case record.Surge:
-		return asked, !same, nil
-	case record.BlueGreen:
-		asked.Batch, asked.Soak = nodegroup.Quantity{N: 1}, defaultSoak
-		if same {
-			asked = own
-		}
-		asked.Batch, asked.BatchSoak, asked.Soak = valueOrDefault(s.Batch, asked.Batch), valueOrDefault(s.BatchSoak, asked.BatchSoak), valueOrDefault(s.Soak, asked.Soak)
-	case record.AutoscaledBlueGreen:
-		if !group.Autoscaler.Serves {
-			return own, false, fmt.Errorf("--strategy=%s: the autoscaler of group %q is off, so nothing would add nodes: switch it on, or use %s", s.Strategy, group.Name, record.BlueGreen)
-		}
-		asked.WaitForDrain = defaultWait
-		if same {
-			asked = own
-		}
-		asked.WaitForDrain = valueOrDefault(s.WaitForDrain, asked.WaitForDrain)
-	default:
-		if !same {
-			return own, false, fmt.Errorf("--strategy=%s: %s has this strategy only for groups that were created with it: remove the flag", s.Strategy, nameManager(group.Provider))
-		}
-		asked = own
+	asked, err := s.askedRollout(group)
+	if op := &group.Managed.Operation; err == nil && asked != own && op.State == nodegroup.OperationRunning && op.To.ID == group.Wanted.ID {
+		err = fmt.Errorf("--strategy=%s: %s is upgrading group %q already, and keeps the settings that it began with: remove --strategy and its flags to follow it", s.Strategy, nameManager(group.Provider), group.Name)
 	}
-	return asked, asked != own, nil
+	return asked, asked != own, err
+}
+
+// askedRollout returns the rollout that --strategy and its flags ask for. What they leave open is the group's own if it has the same
+// strategy, else the cloud's default.
+func (s *Settings) askedRollout(group *nodegroup.Group) (nodegroup.Rollout, error) {
+	own, asked := group.Managed.Rollout, nodegroup.Rollout{Strategy: string(s.Strategy)}
+	same := record.Strategy(own.Strategy).Known() == s.Strategy
+	switch {
+	case same:
+		asked = own
+	case s.Strategy == record.BlueGreen:
+		asked.Batch, asked.Soak = nodegroup.Quantity{N: 1}, defaultSoak
+	case s.Strategy == record.AutoscaledBlueGreen:
+		asked.WaitForDrain = defaultWait
+	case s.Strategy == record.ShortLived:
+		return own, fmt.Errorf("--strategy=%s: %s has this strategy only for groups that were created with it: remove the flag", s.Strategy, nameManager(group.Provider))
+	}
+	if s.Strategy == record.AutoscaledBlueGreen && !group.Autoscaler.Serves {
+		return own, fmt.Errorf("--strategy=%s: the autoscaler of group %q is off, so nothing would add nodes: switch it on, or use %s", s.Strategy, group.Name, record.BlueGreen)
+	}
+	asked.Batch, asked.BatchSoak, asked.Soak = valueOrDefault(s.Batch, asked.Batch), valueOrDefault(s.BatchSoak, asked.BatchSoak), valueOrDefault(s.Soak, asked.Soak)
+	asked.WaitForDrain = valueOrDefault(s.WaitForDrain, asked.WaitForDrain)
+	return asked, nil
 }
 
 // withoutRollout returns the settings without those that the cloud takes as the rollout.
@@ -67,6 +68,9 @@ func resolveRollout(req record.Request, name record.Strategy, rollout nodegroup.
 			return record.Request{}, fmt.Errorf("--batch: %w", err)
 		}
 		req.BlueGreen = &record.BlueGreenRequest{Batch: batch, BatchSoak: record.Duration{Duration: rollout.BatchSoak}, Soak: record.Duration{Duration: rollout.Soak}}
+		if rollout.Batch.Percent {
+			req.BlueGreen.BatchPercent = rollout.Batch.N
+		}
 		req.Surge, req.Window = outdated, max(1, batch)
 	case record.AutoscaledBlueGreen:
 		req.WaitForDrain, req.Window = record.Duration{Duration: rollout.WaitForDrain}, maxDrainedTogether
@@ -89,6 +93,9 @@ func requestedRollout(r *record.Request) nodegroup.Rollout {
 	rollout := nodegroup.Rollout{Strategy: string(r.CloudStrategy.Known()), WaitForDrain: r.WaitForDrain.Duration}
 	if bg := r.BlueGreen; bg != nil {
 		rollout.Batch, rollout.BatchSoak, rollout.Soak = nodegroup.Quantity{N: bg.Batch}, bg.BatchSoak.Duration, bg.Soak.Duration
+		if bg.BatchPercent > 0 {
+			rollout.Batch = nodegroup.Quantity{N: bg.BatchPercent, Percent: true}
+		}
 	}
 	return rollout
 }
@@ -111,10 +118,10 @@ func describeKeptSettings(r *record.Request, provider string) string {
 // followUntilSoak follows the cloud's operation until the group is replaced or the cloud keeps the drained nodes.
 func (d *decision) followUntilSoak() (done bool) { return d.isCloudSoaking() || d.followOperation() }
 
-// isCloudSoaking reports whether the upgrade's operation keeps the drained nodes until a time that is not over.
+// isCloudSoaking reports whether the upgrade's operation keeps the drained nodes.
 func (d *decision) isCloudSoaking() bool {
 	op, known := d.newestOperation(), d.rec.Delegation
-	return d.w.Group.Managed != nil && op.State == nodegroup.OperationRunning && op.ID == known.ID && op.SoaksUntil.After(d.w.Now)
+	return d.w.Group.Managed != nil && op.State == nodegroup.OperationRunning && op.ID == known.ID && op.Soaks
 }
 
 // isKeptByCloud reports whether the cloud has drained the outdated node, or has tried to for long enough, and keeps it. It may also be
@@ -127,24 +134,28 @@ func (d *decision) isKeptByCloud(m *nodegroup.Member) bool {
 	return begun && !slices.Contains(d.listDraining(), m.Name()) || d.classifyPodsOf(m).countPodsLeft() == 0
 }
 
-// followSoak waits while the cloud keeps the drained nodes (GKE G49), and reports whether it has begun to delete them or has
-// ended.
+// followSoak waits while the cloud keeps the drained nodes (GKE G49), and reports whether it deletes them or the group is replaced.
+// A reading that shows neither is older than the soak.
 func (d *decision) followSoak() (done bool) {
 	op, known := d.newestOperation(), d.rec.Delegation
 	if !d.isCloudSoaking() {
 		d.endSoak()
-		return op.State == nodegroup.OperationRunning && op.ID == known.ID || d.followOperation()
+		return op.Deletes && op.ID == known.ID || d.followOperation()
 	}
 	known.Newest, known.Draining, known.Blocked = op.Began, nil, nil
 	d.rec.Replaced = max(0, d.rec.Total-len(d.count.pending)-len(d.count.leaving))
-	d.rec.Soak.Until = op.SoaksUntil
-	d.requeueAt(op.SoaksUntil)
-	d.pollCloudSoon(fmt.Sprintf("%s to delete the drained nodes at %s", d.managerName(), op.SoaksUntil.UTC().Format(time.RFC3339)))
+	end := "the end of the soak"
+	if d.rec.Soak.Until = op.SoaksUntil; !op.SoaksUntil.IsZero() {
+		end = op.SoaksUntil.UTC().Format(time.RFC3339)
+		d.requeueAt(op.SoaksUntil)
+	}
+	d.pollCloudSoon(fmt.Sprintf("%s to delete the drained nodes at %s", d.managerName(), end))
 	d.poll = PollOperation
 	switch {
 	case d.pausing:
 		d.endSoak() // the process must not exit before the operation is cancelled
-	case known.Completing == op.ID:
+		known.Completing = ""
+	case known.Completing == op.ID && !op.Cancelling:
 		d.endSoak()
 		d.endCloudSoak(op)
 		return false

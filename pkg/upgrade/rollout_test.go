@@ -77,6 +77,10 @@ func TestCloudUsesStrategyOfGroupUnlessFlagsChangeIt(t *testing.T) {
 	}
 	for want, change := range map[string]func(*upgrade.Settings, *nodegroup.Group){
 		"upgrades group \"workers\" with its strategy blue-green, which has neither": func(s *upgrade.Settings, _ *nodegroup.Group) { s.MaxSurge = &two },
+		"GKE is upgrading group \"workers\" already, and keeps the settings": func(s *upgrade.Settings, g *nodegroup.Group) {
+			s.Strategy, s.Soak = record.BlueGreen, &week
+			g.Managed.Operation = nodegroup.Operation{ID: "u1", State: nodegroup.OperationRunning, To: g.Wanted}
+		},
 		"its own rules": func(s *upgrade.Settings, _ *nodegroup.Group) { s.DrainTimeout = &minute },
 		"the autoscaler of group \"workers\" is off":                      func(s *upgrade.Settings, _ *nodegroup.Group) { s.Strategy = record.AutoscaledBlueGreen },
 		"GKE has this strategy only for groups that were created with it": func(s *upgrade.Settings, _ *nodegroup.Group) { s.Strategy = record.ShortLived },
@@ -122,7 +126,7 @@ func followingBlue(t *testing.T) *scene {
 // showsBlue makes the cloud show its operation u1, with the end of its soak.
 func (s *scene) showsBlue(state nodegroup.OperationState, soaksUntil time.Time) {
 	s.Group.Managed = blueGroup().Managed
-	s.Group.Managed.Operation = nodegroup.Operation{ID: "u1", State: state, To: s.Group.Wanted, Kind: "UPGRADE_NODES", SoaksUntil: soaksUntil}
+	s.Group.Managed.Operation = nodegroup.Operation{ID: "u1", State: state, To: s.Group.Wanted, Kind: "UPGRADE_NODES", SoaksUntil: soaksUntil, Soaks: !soaksUntil.IsZero()}
 	s.pass(time.Second)
 }
 
@@ -184,6 +188,10 @@ func TestCloudEndsItsSoakOnRequest(t *testing.T) {
 		t.Errorf("a new reading shows the soak, and the request is not sent again: %v", step.Actions)
 	}
 	s.showsBlue(nodegroup.OperationRunning, time.Time{})
+	if step = s.next(); step.Record.Phase != record.PhaseSoak || upgrade.Allows(&s.Record, record.VerbRollback) != nil {
+		t.Errorf("after a reading from before the soak: phase %q", step.Record.Phase)
+	}
+	s.Group.Managed.Operation.Deletes = true
 	if step = s.next(); step.Record.Phase != record.PhaseDeleteBlue {
 		t.Errorf("phase %q", step.Record.Phase)
 	}
@@ -306,7 +314,39 @@ func TestStrategyOfCloudCannotChangeMidway(t *testing.T) {
 	wished := s.Record.Request
 	wished.CloudStrategy = ""
 	again := s.Record.Request.WithSettings(wished, func(flag string) bool { return flag == "strategy" })
-	checkError(t, s.Record.CheckReplan(again.ReplacedBy(), false), "it was started with --strategy=blue-green, which cannot change: remove --strategy, or run kubectl nodeupgrade abort workers first")
+	checkError(t, s.Record.CheckReplan(&again, false), "it was started with --strategy=blue-green, which cannot change: remove --strategy, or run kubectl nodeupgrade abort workers first")
 	again = s.Record.Request.WithSettings(wished, func(string) bool { return false })
-	checkError(t, s.Record.CheckReplan(again.ReplacedBy(), false), "")
+	checkError(t, s.Record.CheckReplan(&again, false), "")
+	wished = s.Record.Request
+	wished.BlueGreen = &record.BlueGreenRequest{Batch: 1, Soak: record.Duration{Duration: 24 * time.Hour}}
+	again = s.Record.Request.WithSettings(wished, func(flag string) bool { return flag == "soak" })
+	checkError(t, s.Record.CheckReplan(&again, false), "the cloud carries it out with the settings that it was started with: remove --batch, --batch-soak, --soak and --wait-for-drain, or run kubectl nodeupgrade abort workers first")
+}
+
+// TestSoakOfCancelledOperationIsNotEnded: a user who cancels wants to keep the old nodes. A pause withdraws the request, too.
+func TestSoakOfCancelledOperationIsNotEnded(t *testing.T) {
+	s := soakingBlue(t)
+	s.again()
+	s.ask(record.VerbComplete)
+	s.Group.Managed.Operation.Cancelling = true
+	if step := s.next(); len(step.Actions) > 0 {
+		t.Errorf("while the operation is being cancelled: %v", step.Actions)
+	}
+	s.again()
+	s.ask(record.VerbPause)
+	s.Group.Managed.Operation.Cancelling = false
+	if step := s.next(); len(actionsOf(step, "cancel the cloud's operation u1")) != 1 || step.Record.Delegation.Completing != "" {
+		t.Errorf("after a pause: %v, completing %q", step.Actions, step.Record.Delegation.Completing)
+	}
+}
+
+// TestSoakWithoutKnownEndIsFollowed: the process stays, and the soak can be ended.
+func TestSoakWithoutKnownEndIsFollowed(t *testing.T) {
+	s := followingBlue(t)
+	s.showsBlue(nodegroup.OperationRunning, time.Time{})
+	s.Group.Managed.Operation.Soaks = true
+	s.next()
+	if step := s.next(); step.Finished || step.Record.Phase != record.PhaseSoak || upgrade.Allows(&s.Record, record.VerbComplete) != nil {
+		t.Errorf("finished %t, phase %q", step.Finished, step.Record.Phase)
+	}
 }

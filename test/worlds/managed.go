@@ -388,7 +388,7 @@ func (c *cluster) managedGroup() *nodegroup.Managed {
 		if op.shownFrom.After(c.now) || op.hidden {
 			continue
 		}
-		m.Operation = nodegroup.Operation{ID: op.id, State: op.state, Kind: "ConfigUpdate", Began: op.began, SoaksUntil: op.soakEnd(c.now), Force: op.force, Code: op.code, Resources: slices.Clone(op.resources)}
+		m.Operation = nodegroup.Operation{ID: op.id, State: op.state, Kind: "ConfigUpdate", Began: op.began, SoaksUntil: op.soakEnd(c.now), Soaks: !op.soakEnd(c.now).IsZero(), Deletes: op.isRunning() && op.blue.deletes, Force: op.force, Code: op.code, Resources: slices.Clone(op.resources)}
 		if op.revision != "" {
 			m.Operation.To, m.Operation.Kind = revisionOf(op.revision), "VersionUpdate"
 		}

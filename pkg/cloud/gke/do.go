@@ -122,7 +122,7 @@ func (p *Provider) endSoak(ctx context.Context, group string, a nodegroup.EndSoa
 	if err != nil {
 		return classify(err)
 	}
-	if info := blueGreenInfo(pool); isOver(op) || info == nil || info.Phase != container.PhaseNodePoolSoaking {
+	if info := blueGreenInfo(pool); isOver(op) || op.Status == container.OperationAborting || info == nil || info.Phase != container.PhaseNodePoolSoaking {
 		return &cloud.Error{Outcome: nodegroup.OutcomeMoved, Err: fmt.Errorf("ending the soak of node pool %q: upgrade %s does not soak any more", group, a.Operation)}
 	}
 	return classify(p.client.CompleteNodePoolUpgrade(ctx, name))

@@ -122,6 +122,10 @@ func TestStrategyIsSentOnlyIfAskedFor(t *testing.T) {
 	}
 	asked := nodegroup.Rollout{Strategy: "blue-green", Batch: nodegroup.Quantity{N: 3}, BatchSoak: time.Minute, Soak: time.Hour}
 	blue := &container.NodePool{UpgradeSettings: changedSettings(&container.NodePool{}, nodegroup.Delegate{Rollout: asked})}
+	part := nodegroup.Rollout{Strategy: "blue-green", Batch: nodegroup.Quantity{N: 29, Percent: true}, Soak: time.Hour}
+	if got := changedSettings(bluePool(nil), nodegroup.Delegate{Rollout: part}); rolloutOf(&container.NodePool{UpgradeSettings: got}) != part {
+		t.Errorf("a part of the pool: sent %+v", got)
+	}
 	waits := nodegroup.Rollout{Strategy: "autoscaled-blue-green", WaitForDrain: time.Hour}
 	scaled := &container.NodePool{UpgradeSettings: changedSettings(&container.NodePool{}, nodegroup.Delegate{Rollout: waits})}
 	if rolloutOf(blue) != asked || rolloutOf(scaled) != waits {

@@ -57,7 +57,12 @@ func blueGreenSettings(asked nodegroup.Rollout) *container.UpgradeSettings {
 		settings.AutoscaledRolloutPolicy = &container.AutoscaledRolloutPolicy{WaitForDrainDuration: new(container.Duration(asked.WaitForDrain))}
 	} else {
 		settings.NodePoolSoakDuration = new(container.Duration(asked.Soak))
-		settings.StandardRolloutPolicy = &container.StandardRolloutPolicy{BatchNodeCount: new(int32(asked.Batch.N)), BatchSoakDuration: new(container.Duration(asked.BatchSoak))}
+		settings.StandardRolloutPolicy = &container.StandardRolloutPolicy{BatchSoakDuration: new(container.Duration(asked.BatchSoak))}
+		if asked.Batch.Percent {
+			settings.StandardRolloutPolicy.BatchPercentage = new(float64(asked.Batch.N) / 100)
+		} else {
+			settings.StandardRolloutPolicy.BatchNodeCount = new(int32(asked.Batch.N))
+		}
 	}
 	return &container.UpgradeSettings{Strategy: container.StrategyBlueGreen, BlueGreenSettings: settings}
 }

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -90,6 +91,9 @@ type BlueGreenRequest struct {
 	// Batch is how many nodes are drained before the next soak. If it is 0, no node is drained before it is deleted
 	// (GKE G45, G46).
 	Batch int `json:"batch"`
+	// BatchPercent is the percentage of the group that Batch comes from, for a cloud that carries the upgrade out; 0 if it is a
+	// number of nodes.
+	BatchPercent int `json:"batchPercent,omitempty"`
 	// BatchSoak is the wait after each batch. Soak is the wait before the outdated nodes are deleted (GKE G47, G49).
 	BatchSoak Duration `json:"batchSoak"`
 	Soak      Duration `json:"soak"`
@@ -101,6 +105,12 @@ func (r *Request) ReplacedBy() Strategy {
 		return r.CloudStrategy.Known()
 	}
 	return r.Strategy.Known()
+}
+
+// hasRolloutOf reports whether both requests have the same batches, soaks and waits.
+func (r *Request) hasRolloutOf(other *Request) bool {
+	mine, theirs := cmp.Or(r.BlueGreen, &BlueGreenRequest{}), cmp.Or(other.BlueGreen, &BlueGreenRequest{})
+	return *mine == *theirs && r.WaitForDrain == other.WaitForDrain
 }
 
 // TakesTurns reports whether the group's zones are replaced one after the other, as GKE's surge

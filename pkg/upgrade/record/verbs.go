@@ -1,6 +1,7 @@
 package record
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -191,12 +192,14 @@ func (r *Record) HasFailedOperation() bool {
 	return r.Delegation != nil && r.Result != "" && r.Result != Interrupted && r.Result != Waiting
 }
 
-// CheckReplan returns an error if a running upgrade may not continue with the strategy, or to a target that moved. A
-// blue-green upgrade may not, because both its old and its new nodes exist already.
-func (r *Record) CheckReplan(strategy Strategy, moved bool) error {
+// CheckReplan returns an error if a running upgrade may not continue with the request, or to a target that moved. A
+// blue-green upgrade may not, because both its old and its new nodes exist already. A cloud keeps the settings that it began with.
+func (r *Record) CheckReplan(request *Request, moved bool) error {
 	switch own := r.Request.ReplacedBy(); {
-	case strategy.Known() != own:
+	case request.ReplacedBy() != own:
 		return fmt.Errorf("it was started with --strategy=%s, which cannot change: remove --strategy, or run %s first", own, nodegroup.Command("abort", r.Request.Group))
+	case r.Delegation != nil && !r.Request.hasRolloutOf(request):
+		return errors.New("the cloud carries it out with the settings that it was started with: remove --batch, --batch-soak, --soak and --wait-for-drain, or run " + nodegroup.Command("abort", r.Request.Group) + " first")
 	case moved && own.Traits().ByAutoscaler:
 		return fmt.Errorf("its target has changed from %s, which an autoscaled blue-green upgrade does not allow: run %s first", r.Target.Name, nodegroup.Command("abort", r.Request.Group))
 	case moved && !r.Rollback && r.Request.BlueGreen != nil:
