@@ -1,10 +1,10 @@
 // Package aws upgrades self-managed Auto Scaling groups, and asks EKS to upgrade its managed node
 // groups. It uses aws-sdk-go-v2.
 //
-// Requests and decisions are in separate files. provider.go, read.go, do.go, point.go, rights.go, simulate.go, survey.go and
-// balancers.go send requests to AWS. So do managedread.go, parameters.go and delegate.go for managed node groups. The following
-// files contain only pure functions over the SDK's types: spec.go, judge.go, refuse.go, describe.go, image.go, node.go,
-// rightchecks.go and errors.go, and for managed node groups managed.go, managedtarget.go, release.go and explain.go.
+// Requests and decisions are in separate files. These files send requests to AWS: provider.go, read.go, do.go, point.go,
+// rights.go, simulate.go, survey.go and balancers.go; and for managed node groups managedread.go, parameters.go and delegate.go.
+// These files have only pure functions over the SDK's types: spec.go, judge.go, refuse.go, describe.go, image.go, node.go,
+// rightchecks.go and errors.go; and for managed node groups managed.go, managedtarget.go, release.go and explain.go.
 //
 // # Which requests an observation sends
 //

@@ -123,7 +123,7 @@ func (c *parameterClient) addMiddleware(stack *middleware.Stack) error {
 func (c *parameterClient) writeRequest(ctx context.Context, in middleware.SerializeInput, next middleware.SerializeHandler) (out middleware.SerializeOutput, metadata middleware.Metadata, err error) {
 	endpoint, err := c.findEndpoint(ctx)
 	if err != nil {
-		return out, metadata, fmt.Errorf("failed to resolve service endpoint, %w", err)
+		return out, metadata, fmt.Errorf("failed to resolve service endpoint, %w", err) // the SDK's text
 	}
 	body, err := json.Marshal(map[string]any{"Names": in.Parameters})
 	if err != nil {

@@ -204,7 +204,8 @@ func TestParametersAreRequestedAsBySDK(t *testing.T) {
 	}
 }
 
-// TestParametersAreRequestedInAllPartitions checks that the endpoints of SSM and Auto Scaling have the same rules.
+// TestParametersAreRequestedInAllPartitions checks that the request goes to the address that the SDK's client for SSM would use. The
+// program derives that address from the one of Auto Scaling.
 func TestParametersAreRequestedInAllPartitions(t *testing.T) {
 	useAccount(t)
 	for _, region := range []string{

@@ -85,7 +85,7 @@ func chooseCluster(list *container.ListClustersResponse, nodes []*corev1.Node, o
 	case len(fits) == 1:
 		return fits[0], nil
 	case len(fits) > 1:
-		return container.ClusterName{}, fmt.Errorf("finding the cluster in GKE: clusters %s and %s both have pools with the names of the nodes' pools: %s", fits[0], fits[1], remedy)
+		return container.ClusterName{}, fmt.Errorf("finding the cluster in GKE: clusters %s and %s both have the node pools %s: %s", fits[0], fits[1], strings.Join(pools, ", "), remedy)
 	}
 	return container.ClusterName{}, fmt.Errorf("finding the cluster in GKE: project %s has no cluster with the pools of these nodes: %s", machine.Project, remedy)
 }

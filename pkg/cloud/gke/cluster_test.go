@@ -90,7 +90,7 @@ func TestClusterIsChosenByServerMachinesOrPools(t *testing.T) {
 	}{
 		"by the server":                       {container.ListClustersResponse{Clusters: all}, nodesOf("db", "workers"), Options{Config: &rest.Config{Host: "https://34.1.2.3"}}, "main", ""},
 		"by its short name":                   {container.ListClustersResponse{Clusters: all}, nodesOf("db", "workers"), Options{ClusterName: "twin"}, "twin", ""},
-		"two clusters":                        {container.ListClustersResponse{Clusters: all}, nodesOf("db", "workers"), Options{}, "", "clusters/main and projects/acme/locations/us-central1-b/clusters/twin both have pools"},
+		"two clusters":                        {container.ListClustersResponse{Clusters: all}, nodesOf("db", "workers"), Options{}, "", "clusters/main and projects/acme/locations/us-central1-b/clusters/twin both have the node pools db, workers: pass --cluster-name="},
 		"no cluster":                          {container.ListClustersResponse{Clusters: all}, nodesOf("gpu"), Options{}, "", "project acme has no cluster with the pools"},
 		"by the machines":                     {container.ListClustersResponse{Clusters: owned}, nodesOf("workers"), Options{}, "main", ""},
 		"the pool's name, but other machines": {container.ListClustersResponse{Clusters: owned[:1]}, nodesOf("workers"), Options{}, "", "has no cluster"},

@@ -110,6 +110,18 @@ func describeStage(op *container.Operation, pool *container.NodePool, now time.T
 	return strings.Join(parts, ", ")
 }
 
+// setSoak sets whether a running upgrade of the pool keeps the old nodes, until when, and whether it deletes them.
+func setSoak(op *nodegroup.Operation, pool *container.NodePool) {
+	info := blueGreenInfo(pool)
+	if op.State != nodegroup.OperationRunning || !op.IsUpgrade() || info == nil {
+		return
+	}
+	op.Deletes = info.Phase == container.PhaseDeletingBluePool
+	if op.Soaks = info.Phase == container.PhaseNodePoolSoaking; op.Soaks {
+		op.SoaksUntil = info.BluePoolDeletionStartTime.Time
+	}
+}
+
 // explainPhase describes a phase of a blue-green upgrade. It keeps the name of a phase that it does not know.
 func explainPhase(info *container.BlueGreenInfo, now time.Time) string {
 	texts := map[container.Phase]string{

@@ -155,3 +155,27 @@ func TestFailuresAreExplained(t *testing.T) {
 		t.Errorf("only with a text: %+v", got)
 	}
 }
+
+// TestSoakIsReadFromPhase: an end of the soak that GKE does not report is unknown, and an operation that has ended does not soak.
+func TestSoakIsReadFromPhase(t *testing.T) {
+	end := time.Date(2026, 11, 30, 11, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		state          nodegroup.OperationState
+		phase          container.Phase
+		end            time.Time
+		soaks, deletes bool
+	}{
+		"it soaks":                   {nodegroup.OperationRunning, container.PhaseNodePoolSoaking, end, true, false},
+		"it soaks without an end":    {nodegroup.OperationRunning, container.PhaseNodePoolSoaking, time.Time{}, true, false},
+		"it drains":                  {nodegroup.OperationRunning, container.PhaseDrainingBluePool, time.Time{}, false, false},
+		"it deletes":                 {nodegroup.OperationRunning, container.PhaseDeletingBluePool, time.Time{}, false, true},
+		"it was cancelled in a soak": {nodegroup.OperationCancelled, container.PhaseNodePoolSoaking, time.Time{}, false, false},
+	} {
+		op := nodegroup.Operation{State: c.state, To: nodegroup.Revision{ID: "1.34.4-gke.5"}}
+		info := &container.BlueGreenInfo{Phase: c.phase, BluePoolDeletionStartTime: container.Time{Time: c.end}}
+		setSoak(&op, &container.NodePool{UpdateInfo: &container.UpdateInfo{BlueGreenInfo: info}})
+		if op.Soaks != c.soaks || op.Deletes != c.deletes || !op.SoaksUntil.Equal(c.end) {
+			t.Errorf("%s: %+v", name, op)
+		}
+	}
+}

@@ -171,12 +171,7 @@ func (p *Provider) describe(ctx context.Context, cluster *container.Cluster, poo
 		return nodegroup.Group{}, err
 	}
 	operation.Stage = describeStage(op, pool, time.Now())
-	if info := blueGreenInfo(pool); operation.State == nodegroup.OperationRunning && operation.IsUpgrade() && info != nil {
-		operation.Deletes = info.Phase == container.PhaseDeletingBluePool
-		if operation.Soaks = info.Phase == container.PhaseNodePoolSoaking; operation.Soaks {
-			operation.SoaksUntil = info.BluePoolDeletionStartTime.Time
-		}
-	}
+	setSoak(&operation, pool)
 	wanted, refused, err := p.findWanted(ctx, cluster, to)
 	if err != nil {
 		return nodegroup.Group{}, err
