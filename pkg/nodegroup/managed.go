@@ -60,7 +60,8 @@ type Rollout struct {
 	// Strategy is the name of one of record.Strategies: "blue-green". "" is a surge.
 	Strategy string
 	// Batch is how many nodes a blue-green upgrade drains together: a number of nodes, or a percentage of the group.
-	// BatchSoak is the wait after each batch, and Soak the wait before the outdated nodes are deleted (GKE G45–G49).
+	// BatchSoak is how long the upgrade waits after each batch. Soak is how long it keeps the outdated nodes after the last
+	// batch, before they are deleted (GKE G45–G49).
 	Batch           Quantity
 	BatchSoak, Soak time.Duration
 	// WaitForDrain is how long an autoscaled blue-green upgrade waits before it drains outdated nodes (GKE G71).

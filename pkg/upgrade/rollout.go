@@ -144,12 +144,9 @@ func (d *decision) followSoak() (done bool) {
 	}
 	known.Newest, known.Draining, known.Blocked = op.Began, nil, nil
 	d.rec.Replaced = max(0, d.rec.Total-len(d.count.pending)-len(d.count.leaving))
-	end := "the end of the soak"
-	if d.rec.Soak.Until = op.SoaksUntil; !op.SoaksUntil.IsZero() {
-		end = op.SoaksUntil.UTC().Format(time.RFC3339)
-		d.requeueAt(op.SoaksUntil)
-	}
-	d.pollCloudSoon(fmt.Sprintf("%s to delete the drained nodes at %s", d.managerName(), end))
+	d.rec.Soak.Until = op.SoaksUntil
+	d.requeueAt(op.SoaksUntil)
+	d.pollCloudSoon(fmt.Sprintf("%s to delete the drained nodes at %s", d.managerName(), describeSoakEnd(op)))
 	d.poll = PollOperation
 	switch {
 	case d.pausing:
@@ -164,12 +161,24 @@ func (d *decision) followSoak() (done bool) {
 	return false
 }
 
-// endCloudSoak asks the cloud to end the soak. If the cloud refuses permanently, the upgrade stops, and the cloud continues.
+// describeSoakEnd returns when the soak of the operation ends.
+func describeSoakEnd(op *nodegroup.Operation) string {
+	if op.SoaksUntil.IsZero() {
+		return "the end of the soak, which the cloud does not tell"
+	}
+	return op.SoaksUntil.UTC().Format(time.RFC3339)
+}
+
+// endCloudSoak asks the cloud to end the soak. If the cloud refuses permanently, the soak continues, and the message says why.
 func (d *decision) endCloudSoak(op *nodegroup.Operation) {
 	end := nodegroup.EndSoak{Operation: op.ID}
 	if last := d.lastAttempt(end); last.Outcome == nodegroup.OutcomeFatal && !last.InFlight {
-		d.rec.Delegation.Completing = ""
-		d.stopUpgradeWith(record.Paused, fmt.Sprintf("%s does not end the soak of %s: %s", d.managerName(), d.operationName(op.ID), last.Detail))
+		refused := fmt.Sprintf("%s refuses to end the soak of %s: %s", d.managerName(), d.operationName(op.ID), last.Detail)
+		d.rec.Soak.Until = op.SoaksUntil
+		if d.setWaiting(refused); !d.w.Stay {
+			d.rec.Delegation.Completing = ""
+			d.endUpgradeWith(record.Waiting, fmt.Sprintf("%s; the drained nodes are kept until %s", refused, describeSoakEnd(op)))
+		}
 		return
 	}
 	d.pollCloudSoon(d.managerName() + " to end the soak")

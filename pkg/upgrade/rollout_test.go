@@ -237,16 +237,22 @@ func TestObeyedRequestDoesNotEndTheNextSoak(t *testing.T) {
 	}
 }
 
-// TestRefusedEndOfSoakStopsTheUpgrade: the user who asked for it sees why.
-func TestRefusedEndOfSoakStopsTheUpgrade(t *testing.T) {
+// TestRefusedEndOfSoakIsTold: the soak continues. The user who asked for its end sees why, and can ask again with the missing right.
+func TestRefusedEndOfSoakIsTold(t *testing.T) {
 	s := soakingBlue(t)
 	s.again()
 	s.ask(record.VerbComplete)
 	s.next()
 	s.answer(nodegroup.EndSoak{Operation: "u1"}, nodegroup.OutcomeFatal, "you may not")
-	s.next()
-	if step := s.next(); step.Record.Result != record.Paused || !strings.Contains(step.Record.Message, "GKE does not end the soak of upgrade u1: you may not") {
+	if step := s.next(); step.Record.Result != record.Waiting || !strings.Contains(step.Record.Message, "GKE refuses to end the soak of upgrade u1: you may not; the drained nodes are kept until 2026-") {
 		t.Errorf("%s: %s", step.Record.Result, step.Record.Message)
+	}
+	s.Asked = record.Asked{}
+	s.Record = s.Record.AsCompleting(s.Now)
+	s.again()
+	s.pass(time.Minute)
+	if step := s.next(); len(actionsOf(step, "end the soak of the cloud's operation u1")) != 1 {
+		t.Errorf("asked again: %v in phase %q", step.Actions, step.Record.Phase)
 	}
 }
 
@@ -340,7 +346,8 @@ func TestSoakOfCancelledOperationIsNotEnded(t *testing.T) {
 	}
 }
 
-// TestSoakWithoutKnownEndIsFollowed: the process stays, and the soak can be ended.
+// TestSoakWithoutKnownEndIsFollowed: if the cloud does not say when the soak ends, the process keeps running, and users can still end
+// the soak.
 func TestSoakWithoutKnownEndIsFollowed(t *testing.T) {
 	s := followingBlue(t)
 	s.showsBlue(nodegroup.OperationRunning, time.Time{})
@@ -348,5 +355,45 @@ func TestSoakWithoutKnownEndIsFollowed(t *testing.T) {
 	s.next()
 	if step := s.next(); step.Finished || step.Record.Phase != record.PhaseSoak || upgrade.Allows(&s.Record, record.VerbComplete) != nil {
 		t.Errorf("finished %t, phase %q", step.Finished, step.Record.Phase)
+	}
+}
+
+// TestSameCommandContinuesAfterSoak: when the old nodes are gone, the same percentage is another number of nodes.
+func TestSameCommandContinuesAfterSoak(t *testing.T) {
+	s := soakingBlue(t)
+	quarter := nodegroup.Quantity{N: 25, Percent: true}
+	settings := upgrade.Settings{BootTimeout: time.Minute, Strategy: record.BlueGreen, Batch: &quarter}
+	first, err := settings.ResolveRequest(blueGroup(), 8, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := settings.ResolveRequest(blueGroup(), 8, 0)
+	if err != nil || first.BlueGreen.Batch != 2 || again.BlueGreen.Batch != 1 {
+		t.Fatalf("%+v, then %+v: %v", first.BlueGreen, again.BlueGreen, err)
+	}
+	s.Record.Request = first
+	typed := first.WithSettings(again, func(flag string) bool { return flag == "strategy" || flag == "batch" })
+	checkError(t, s.Record.CheckReplan(&typed, false), "")
+	if changed := first.DescribeDifferences(typed); changed != "" {
+		t.Errorf("the same command is said to change %s", changed)
+	}
+	half := nodegroup.Quantity{N: 50, Percent: true}
+	settings.Batch = &half
+	if again, err = settings.ResolveRequest(blueGroup(), 8, 8); err != nil {
+		t.Fatal(err)
+	}
+	typed = first.WithSettings(again, func(flag string) bool { return flag == "batch" })
+	if s.Record.CheckReplan(&typed, false) == nil {
+		t.Error("another percentage is not refused")
+	}
+}
+
+// TestSoakOfRollbackIsNotCompleted: a rollback that the cloud carries out as an upgrade may soak, and the command complete refuses to
+// end it.
+func TestSoakOfRollbackIsNotCompleted(t *testing.T) {
+	s := soakingBlue(t)
+	s.Record.Rollback = true
+	if upgrade.Allows(&s.Record, record.VerbComplete) == nil {
+		t.Error("complete is allowed")
 	}
 }

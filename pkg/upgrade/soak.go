@@ -66,7 +66,7 @@ func (d *decision) pauseSoak() {
 // they do not recover. It also stays until autoscalers are kept from new nodes that have just become Ready.
 func (d *decision) exitDuringLongSoak() {
 	until := d.rec.Soak.Until
-	if d.w.Stay || d.willHold() || len(d.unhealthy)+len(d.lacking)+len(d.awaited) > 0 || d.rec.Stopping != "" || until.Sub(d.w.Now) <= longWait || !d.hasNothingOpen() || !d.rec.NoneInState(record.NodeDraining, record.NodeForcing, record.NodeEmpty, record.NodeRemoving) {
+	if d.finished || d.w.Stay || d.willHold() || len(d.unhealthy)+len(d.lacking)+len(d.awaited) > 0 || d.rec.Stopping != "" || until.Sub(d.w.Now) <= longWait || !d.hasNothingOpen() || !d.rec.NoneInState(record.NodeDraining, record.NodeForcing, record.NodeEmpty, record.NodeRemoving) {
 		return
 	}
 	if d.rec.Phase == record.PhaseDrainBlue && d.isSoakExhausted() {

@@ -195,7 +195,7 @@ func allowsIn(r *record.Record, p phase, verb record.Verb) bool {
 	case record.VerbRollback:
 		return r.Delegation.RollsBack && !p.isFinal
 	case record.VerbComplete:
-		return r.Delegation.EndsSoaks && slices.Contains(p.verbs, verb)
+		return r.Delegation.EndsSoaks && !r.Rollback && slices.Contains(p.verbs, verb)
 	default:
 		return slices.Contains(p.verbs, verb)
 	}

@@ -190,7 +190,7 @@ func (r *Request) listSettings() []setting {
 		{flag: "wait-replacement", value: &r.WaitReplacement},
 	}
 	if b := r.BlueGreen; b != nil {
-		all = append(all, setting{flag: "batch", value: &b.Batch}, setting{flag: "batch-soak", value: &b.BatchSoak}, setting{flag: "soak", value: &b.Soak})
+		all = append(all, setting{flag: "batch", value: &b.Batch}, setting{flag: "batch", value: &b.BatchPercent, hidden: true}, setting{flag: "batch-soak", value: &b.BatchSoak}, setting{flag: "soak", value: &b.Soak})
 	}
 	return all
 }
@@ -199,15 +199,19 @@ func (r *Request) listSettings() []setting {
 // except that a different model brings its own numbers.
 func (r Request) WithSettings(other Request, given func(flag string) bool) Request {
 	model := given("like") && r.Like != other.Like
+	batch, batchPercent := 0, 0
 	if r.BlueGreen != nil {
 		mine := *r.BlueGreen
-		r.BlueGreen = &mine
+		r.BlueGreen, batch, batchPercent = &mine, mine.Batch, mine.BatchPercent
 	}
 	mine, theirs := r.listSettings(), other.listSettings()
 	for i := range min(len(mine), len(theirs)) {
 		if s := mine[i]; given(s.flag) || (model && s.ofModel) {
 			reflect.ValueOf(s.value).Elem().Set(reflect.ValueOf(theirs[i].value).Elem())
 		}
+	}
+	if r.BlueGreen != nil && r.BlueGreen.BatchPercent > 0 && r.BlueGreen.BatchPercent == batchPercent {
+		r.BlueGreen.Batch = batch // the same percentage of fewer outdated nodes would be another number
 	}
 	return r
 }
