@@ -61,6 +61,8 @@ func withoutStrategySettings(s upgrade.Settings) upgrade.Settings {
 // printComparison prints a comparison of the requested way to upgrade the group with the alternatives.
 func (p *planning) printComparison(ctx context.Context) error {
 	switch {
+	case p.group.Managed != nil && p.group.Managed.TakesRollout:
+		return usageError(fmt.Errorf("--compare: %s upgrades group %q itself, and its strategies are not compared: remove the flag, and show the plan of each --strategy with --dry-run", nodegroup.InfoOf(p.group.Provider).Manager.Name, p.group.Name))
 	case p.group.Managed != nil:
 		return usageError(fmt.Errorf("--compare: %s upgrades group %q itself and in only one way: remove the flag", nodegroup.InfoOf(p.group.Provider).Manager.Name, p.group.Name))
 	case p.record.IsResumable():

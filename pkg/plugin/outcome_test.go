@@ -211,8 +211,8 @@ func TestExpiredRequestsAreNotSent(t *testing.T) {
 	}
 }
 
-// TestUpgradeIsRejectedWhileOtherGroupIsUpgraded: a lease shows that another group is being upgraded if it has a holder and was renewed
-// within LeaseDuration, by the server's clock. --parallel-groups allows both upgrades.
+// TestUpgradeIsRejectedWhileOtherGroupIsUpgraded: another group is being upgraded if its lease has a holder and was renewed less than
+// LeaseDuration ago, by the server's clock. With --parallel-groups the upgrade is not rejected.
 func TestUpgradeIsRejectedWhileOtherGroupIsUpgraded(t *testing.T) {
 	holder, nobody := "ann", ""
 	lease := func(name string, holder *string, renewed time.Duration) coordinationv1.Lease {

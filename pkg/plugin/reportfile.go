@@ -198,6 +198,8 @@ const comparisonLimit = 10 * time.Second
 // no comparison, it returns nil and the reason.
 func (p *planning) compareForReport(ctx context.Context) (comparison *report.Comparison, why string) {
 	switch {
+	case p.group.Managed != nil && p.group.Managed.TakesRollout:
+		return nil, "strategies of " + nodegroup.InfoOf(p.group.Provider).Manager.Name + " are not compared"
 	case p.group.Managed != nil:
 		return nil, nodegroup.InfoOf(p.group.Provider).Manager.Name + " upgrades the group in one way"
 	case p.record.IsResumable():

@@ -222,9 +222,9 @@ func completeSoak(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if u.record, err = u.store.LoadRecord(ctx); err != nil {
 		return err
 	}
-	if !u.record.IsResumable() || upgrade.Allows(&u.record, record.VerbComplete) != nil { // the process ended the soak and exited in between
+	if !u.record.IsResumable() || upgrade.Allows(&u.record, record.VerbComplete) != nil { // the process exited in between
 		u.warnReportNotWritten(c)
-		return u.printSoakEnded(c)
+		return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s: the soak is over: see %s", nodegroup.Prefix, u.name, nodegroup.Command("status", u.name)))
 	}
 	s, err := u.openSession(ctx, c, modeComplete)
 	if err != nil {
@@ -246,9 +246,5 @@ func (u *recordedUpgrade) requestSoakEnd(ctx context.Context, c *command) error 
 	if u.record.Delegation != nil {
 		return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s: the process that runs the upgrade was asked to end the soak: see %s", nodegroup.Prefix, u.name, nodegroup.Command("status", u.name)))
 	}
-	return u.printSoakEnded(c)
-}
-
-func (u *recordedUpgrade) printSoakEnded(c *command) error {
 	return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s: the soak has ended, and the outdated nodes are deleted", nodegroup.Prefix, u.name))
 }
