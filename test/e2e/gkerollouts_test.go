@@ -95,7 +95,7 @@ func testPoolBlueGreenPause(t *testing.T, shared *fixture.Fixture) {
 	s.checkAllReplaced("PUT pool-blue-paused", "POST *:cancel", "PUT pool-blue-paused")
 }
 
-// testPoolAutoscaled upgrades a pool that GKE upgrades autoscaled blue-green.
+// testPoolAutoscaled upgrades a pool whose own strategy is autoscaled blue-green.
 func testPoolAutoscaled(t *testing.T, shared *fixture.Fixture) {
 	own := map[string]any{"strategy": "BLUE_GREEN", "blueGreenSettings": map[string]any{"autoscaledRolloutPolicy": map[string]any{"waitForDrainDuration": "3s"}}}
 	s := openPool(t, shared, "pool-scaled", gkecloud.Options{}, own)

@@ -264,7 +264,7 @@ func (c *Cloud) complete(name string) (map[string]any, *fault) {
 	case p == nil:
 		return nil, &fault{http.StatusNotFound, "NOT_FOUND", "Not found: node pool " + name + "."}
 	case op == nil || op.pool != p.Name || p.phase != soaking:
-		return nil, &fault{http.StatusBadRequest, "FAILED_PRECONDITION", fmt.Sprintf("Node pool %q has no blue-green upgrade that soaks.", name)}
+		return nil, &fault{http.StatusBadRequest, "FAILED_PRECONDITION", fmt.Sprintf("Node pool %q is not in the soak of a blue-green upgrade.", name)}
 	}
 	op.completes.Do(func() { close(op.completed) })
 	return map[string]any{}, nil

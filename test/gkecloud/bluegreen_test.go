@@ -49,7 +49,7 @@ func awaitBlue(t *testing.T, p *gke.Provider, wanted func(*nodegroup.Operation) 
 
 func isSoaking(op *nodegroup.Operation) bool { return !op.SoaksUntil.IsZero() }
 
-// startBlue starts an upgrade of the pool "blue" with its own settings.
+// startBlue asks GKE to upgrade the pool "blue" by the pool's own strategy.
 func startBlue(t *testing.T, p *gke.Provider) {
 	t.Helper()
 	group := observeBlue(t, p, "")
