@@ -184,7 +184,7 @@ func testPoolWidth(t *testing.T, shared *fixture.Fixture) {
 
 // testPoolPause pauses an upgrade and continues it. A pause cancels GKE's operation.
 func testPoolPause(t *testing.T, shared *fixture.Fixture) {
-	s := openPool(t, shared, "pool-paused", gkecloud.Options{HidesTargets: true}, nil)
+	s := openPool(t, shared, "pool-paused", gkecloud.Options{HidesTargets: true, HoldsAfter: 1}, nil)
 	c := s.upgrade()
 	c.awaitEvent("the operation to be followed", phaseBegan(string(record.PhaseFollow)))
 	s.run(0, "pause", s.group).checkOutput("pool-paused")
@@ -198,7 +198,7 @@ func testPoolPause(t *testing.T, shared *fixture.Fixture) {
 
 // testPoolRollback rolls a running upgrade back: GKE's operation is cancelled first, because GKE takes back only what has ended.
 func testPoolRollback(t *testing.T, shared *fixture.Fixture) {
-	s := openPool(t, shared, "pool-back", gkecloud.Options{}, nil)
+	s := openPool(t, shared, "pool-back", gkecloud.Options{HoldsAfter: 1}, nil)
 	c := s.upgrade()
 	c.awaitEvent("a node to be replaced", func(e event) bool { return e.Type == "node" && strings.Contains(e.Text, "is gone") })
 	back := s.run(0, "rollback", s.group, "--yes", "--parallel-groups")

@@ -24,6 +24,10 @@ type Options struct {
 	Latency    time.Duration // of each answer: 0
 	Delete     time.Duration // how long a machine takes to end: 500ms
 
+	// HoldsAfter is the number of nodes after which the first upgrade begins no other node before it is cancelled; 0 for no limit. Tests of
+	// a cancellation need an upgrade that does not end before.
+	HoldsAfter int
+
 	// GKE does not document the following. Each field chooses one of two variants.
 
 	// KeepsOldVersion makes a pool show its old version until an upgrade has ended. Otherwise it shows the new one from the start.

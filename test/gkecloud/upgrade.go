@@ -99,6 +99,9 @@ func (c *Cloud) upgradeZone(ctx context.Context, p *pool, op *operation, zone st
 		case <-op.cancelled:
 			failures <- errCancelled
 		case first = <-slots:
+			if c.holds(op) {
+				failures <- op.awaitCancellation(ctx)
+			}
 		}
 		if len(failures) > 0 {
 			break
@@ -117,6 +120,23 @@ func (c *Cloud) upgradeZone(ctx context.Context, p *pool, op *operation, zone st
 	default:
 		return nil
 	}
+}
+
+// awaitCancellation waits until the operation is cancelled, and returns errCancelled or the end of the context.
+func (o *operation) awaitCancellation(ctx context.Context) error {
+	select {
+	case <-o.cancelled:
+		return errCancelled
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// holds reports whether the operation waits for its cancellation.
+func (c *Cloud) holds(op *operation) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.options.HoldsAfter > 0 && op == c.operations[0] && op.done >= c.options.HoldsAfter
 }
 
 // replace replaces one machine. With surge it adds a new one first. Otherwise it starts the same machine again under the same name.
