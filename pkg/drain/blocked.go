@@ -27,6 +27,8 @@ type Blocked struct {
 	Unready string `json:"-"`
 	// Forces is true if the pod is deleted in spite of the obstacle when the drain's time is over.
 	Forces bool `json:"forces,omitempty"`
+	// Passed is true if the cloud does not begin to drain the node because of the obstacle, and continues with other nodes.
+	Passed bool `json:"passed,omitempty"`
 	// Lingers is true if the cloud goes on without the pod at Until, and deletes the pod with its node in the end (GKE G44).
 	Lingers bool `json:"lingers,omitempty"`
 }
@@ -53,7 +55,7 @@ func (b Blocked) Remedy() string {
 	if b.Unready != "" {
 		remedy = "fix " + b.Unready
 	}
-	if b.Forces {
+	if b.Forces || b.Passed {
 		return OmitForce(remedy)
 	}
 	return remedy
@@ -61,6 +63,9 @@ func (b Blocked) Remedy() string {
 
 // String returns the obstacle in one line, without the remedy.
 func (b Blocked) String() string {
+	if b.Pod.Name == "" && b.Kind == Keeps {
+		return "its annotation " + AnnotationDoNotDisrupt + " keeps it"
+	}
 	if b.Pod.Name == "" {
 		return b.Detail
 	}

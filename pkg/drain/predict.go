@@ -55,6 +55,9 @@ const (
 	Completing ObstacleKind = "completion"
 	// DoNotDisrupt goes away when the pod ends or its annotation is removed; see Protection.
 	DoNotDisrupt ObstacleKind = "do-not-disrupt"
+	// Keeps goes away when the pod ends or its annotation is removed or, with a time in Detail, at that time; see FindKeeper. Without
+	// a pod it is the annotation of a node.
+	Keeps ObstacleKind = "keeps-node"
 	// NamespaceEnding goes away when the pod is deleted: the API server forbids evictions in a namespace that is being
 	// deleted.
 	NamespaceEnding ObstacleKind = "namespace"
@@ -108,11 +111,22 @@ func (o Obstacle) String() string {
 		return "it is moved without a gap: " + o.Detail
 	case TwoBudgets:
 		return fmt.Sprintf("PDB %s and %s cover the same pod, which the eviction API refuses", pdb, o.Detail)
+	case Keeps:
+		return o.describeKeeper()
 	case BudgetPending:
 		return fmt.Sprintf("PDB %s is not processed yet by the disruption controller", pdb)
 	default:
 		return o.describeOther()
 	}
+}
+
+// describeKeeper describes an annotation that keeps Karpenter from the node.
+func (o Obstacle) describeKeeper() string {
+	text := "its annotation " + AnnotationDoNotDisrupt + " keeps its node"
+	if o.Detail != "" {
+		text += " until " + o.Detail
+	}
+	return text
 }
 
 // describeOther describes an obstacle that is not a budget.
@@ -157,6 +171,7 @@ func (o Obstacle) Remedy() string {
 		Unmanaged:       "delete it or pass --unmanaged-pods=evict",
 		Completing:      "wait until it has finished, raise --drain-timeout or remove the label so that it is evicted",
 		DoNotDisrupt:    "wait until it has finished, remove the annotation or remove --respect-do-not-disrupt",
+		Keeps:           "wait until it has finished or remove the annotation",
 		Returns:         "remove the toleration or the nodeName from its pod template or pass --on-timeout=force",
 		BudgetPending:   "check that kube-controller-manager is running",
 		TargetStays:     "check the controller of that target group, for example the AWS Load Balancer Controller, or pass --on-timeout=force",
