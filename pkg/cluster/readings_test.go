@@ -49,8 +49,9 @@ func TestReadObjectsListsEachKindOnce(t *testing.T) {
 	places := []string{"/api/v1/persistentvolumeclaims", "/api/v1/persistentvolumes", "/api/v1/namespaces", "/apis/resource.k8s.io/v1/resourceclaims"}
 	facts := []string{"/api/v1/services", admission + "mutatingwebhookconfigurations", admission + "validatingwebhookconfigurations"}
 	bindings := "/apis/elbv2.k8s.aws/v1beta1/targetgroupbindings"
+	pools := []string{"/apis/karpenter.sh/v1/nodepools", "/apis/karpenter.sh/v1/nodeclaims"}
 	cases := map[inventory.Use][]string{
-		inventory.ForChecks: slices.Concat(controllers, places, facts, []string{
+		inventory.ForChecks: slices.Concat(controllers, places, facts, pools, []string{
 			"/api/v1/nodes", "/api/v1/pods", "/api/v1/resourcequotas", "/apis/policy/v1/poddisruptionbudgets", apps + "daemonsets", "/apis/batch/v1/jobs",
 			"/apis/autoscaling/v2/horizontalpodautoscalers", "/apis/networking.k8s.io/v1/ingresses", bindings,
 			policies + "descheduler", policies + "descheduler-policy-configmap",
@@ -60,6 +61,7 @@ func TestReadObjectsListsEachKindOnce(t *testing.T) {
 		inventory.ForFacts:     facts,
 		inventory.ForMoves:     {apps + "deployments", "/api/v1/persistentvolumeclaims"},
 		inventory.ForBalancers: {bindings},
+		inventory.ForNodePools: pools,
 	}
 	for use, want := range cases {
 		s := &listServer{}

@@ -183,7 +183,7 @@ func TestDumpScriptReadsSameKindsAsCommand(t *testing.T) {
 func TestKindMissingFromDumpCountsAsUnread(t *testing.T) {
 	node := `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n"}}`
 	all := []string{
-		"configmaps", "csinodes", "daemonsets", "deployments", "horizontalpodautoscalers", "ingresses", "jobs", "mutatingwebhookconfigurations", "namespaces", "nodes",
+		"configmaps", "csinodes", "daemonsets", "deployments", "horizontalpodautoscalers", "ingresses", "jobs", "mutatingwebhookconfigurations", "namespaces", "nodeclaims", "nodepools", "nodes",
 		"persistentvolumeclaims", "persistentvolumes", "poddisruptionbudgets", "pods", "replicasets", "resourceclaims", "resourcequotas", "services", "statefulsets", "targetgroupbindings",
 		"validatingwebhookconfigurations",
 	}

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodepool"
 )
 
 // Objects are the objects of a cluster, by kind. They have only the fields that package trim keeps.
@@ -47,6 +48,9 @@ type Objects struct {
 	ConfigMaps []*corev1.ConfigMap
 	// Bindings bind services to target groups of AWS load balancers.
 	Bindings []*TargetGroupBinding
+	// NodePools and NodeClaims are Karpenter's.
+	NodePools  []*nodepool.NodePool
+	NodeClaims []*nodepool.NodeClaim
 	// Unread lists the kinds, as RBAC names them, that were not read completely. Without IsDump the user may not list them. With
 	// IsDump the dump has neither objects nor an empty list of the kind, or has some objects in a version that is not supported.
 	Unread []string

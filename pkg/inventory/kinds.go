@@ -14,6 +14,8 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodepool"
 )
 
 // Use is a purpose for which objects are read. A Kind has a set of them, joined by |.
@@ -32,6 +34,8 @@ const (
 	ForMoves
 	// ForBalancers is for finding the target groups of load balancers.
 	ForBalancers
+	// ForNodePools is for the provider of Karpenter's NodePools.
+	ForNodePools
 )
 
 // Kind is a kind of objects, and how it is read.
@@ -234,6 +238,14 @@ func otherKinds() []Kind {
 			Resource: "targetgroupbindings", APIVersion: "elbv2.k8s.aws/v1beta1", Name: "TargetGroupBinding", Namespaced: true,
 			Optional: ForChecks | ForBalancers, MayBeAbsent: true,
 			typed: listed(func(o *Objects) *[]*TargetGroupBinding { return &o.Bindings }),
+		},
+		{
+			Resource: "nodepools", APIVersion: nodepool.APIVersion, Name: "NodePool", Optional: ForChecks | ForNodePools, MayBeAbsent: true,
+			typed: listed(func(o *Objects) *[]*nodepool.NodePool { return &o.NodePools }),
+		},
+		{
+			Resource: "nodeclaims", APIVersion: nodepool.APIVersion, Name: "NodeClaim", Optional: ForChecks | ForNodePools, MayBeAbsent: true,
+			typed: listed(func(o *Objects) *[]*nodepool.NodeClaim { return &o.NodeClaims }),
 		},
 		{ // names of the policy in the descheduler's chart and in its manifests
 			Resource: "configmaps", APIVersion: "v1", Name: "ConfigMap", Namespaced: true, Optional: ForChecks, Names: []string{"descheduler", "descheduler-policy-configmap"},
