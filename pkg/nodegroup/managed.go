@@ -28,9 +28,18 @@ type Managed struct {
 	// then keeps.
 	Rollout      Rollout
 	TakesRollout bool
-	// DrainTimeout is how long the cloud tries to drain a node. Settle is how long it waits after that (EKS E41,
-	// E44).
+	// ByItself is set if the cloud begins by itself and takes no request to begin: what a user does instead of starting an
+	// upgrade.
+	ByItself string
+	// DrainTimeout is how long the cloud tries to drain a node, EndlessDrain if it never gives up. Settle is how long it waits
+	// after that (EKS E41, E44).
 	DrainTimeout, Settle time.Duration
+	// PassesOver is true if the cloud does not begin to drain a node while a pod on it cannot be evicted, or while an
+	// annotation of the node or of a pod asks to keep it. It then continues with other nodes.
+	PassesOver bool
+	// Pace is set if the number of nodes changes with time: the present number and its changes as far as they are known, in
+	// the order of their times. MaxUnavailable is then the first of them that is not 0, and 0 if there is none.
+	Pace []Pace
 	// DeletesRest is true if the cloud deletes the pods that are left after DrainTimeout. If it is false, the
 	// operation fails, unless the request has Force.
 	DeletesRest bool
@@ -52,6 +61,15 @@ type Managed struct {
 	// Operation is the cloud's most recent operation on the group, no matter who began it. It is the zero Operation
 	// if there was none.
 	Operation Operation
+}
+
+// EndlessDrain is the drain timeout of a cloud that waits for the pods of a node without end.
+const EndlessDrain = 30 * 24 * time.Hour
+
+// Pace is how many nodes, from a time on, the cloud takes out of service at the same time. 0 is none.
+type Pace struct {
+	From           time.Time
+	MaxUnavailable int
 }
 
 // Rollout is how a cloud replaces the nodes of a group. The zero Rollout replaces them one after the other, or as many at
@@ -94,6 +112,9 @@ type Operation struct {
 	Kind string `json:"kind"`
 	// Stage is how far a running operation is, as the cloud reports it: "3 of 10 nodes done". It may be "".
 	Stage string `json:"stage,omitempty"`
+	// Replaced is how many nodes it has replaced already, as far as the provider shows that: current nodes that were created
+	// since it began.
+	Replaced int `json:"replaced,omitempty"`
 	// Cancelling is true if the cloud is cancelling the operation.
 	Cancelling bool `json:"cancelling,omitempty"`
 	// Soaks is true while the cloud keeps the outdated nodes, which it has drained (GKE G49). Deletes is true once it deletes

@@ -15,6 +15,8 @@ type Owner struct {
 	Kind string
 	// Does is what the owner does with its nodes. Remedy is what a user can do to get newer nodes.
 	Does, Remedy string
+	// Provider is the name of the provider that follows the owner's replacements; "" if there is none.
+	Provider string
 	// Expires is true if the owner's nodes end by themselves within a week. The strategy short-lived waits for their end
 	// (GKE G01).
 	Expires bool
@@ -52,15 +54,15 @@ func owners() []Owner {
 			Does: "created this node for one pod and removes it with that pod", Remedy: "restart the workload with kubectl rollout restart, which gives its pods new nodes",
 		},
 		{
-			Name: "EKS Auto Mode", Kind: "EKS Auto Mode NodePool", group: groupOfKarpenter(computeType, "auto"),
+			Name: "EKS Auto Mode", Kind: "EKS Auto Mode NodePool", Provider: "karpenter", group: groupOfKarpenter(computeType, "auto"),
 			Does: "created this node and replaces it itself", Remedy: strings.ReplaceAll(drift, "%s", "EKS Auto Mode"),
 		},
 		{
-			Name: "AKS node auto-provisioning", Kind: "AKS node auto-provisioning NodePool", group: groupOfKarpenter("karpenter.azure.com/aksnodeclass", ""),
+			Name: "AKS node auto-provisioning", Kind: "AKS node auto-provisioning NodePool", Provider: "karpenter", group: groupOfKarpenter("karpenter.azure.com/aksnodeclass", ""),
 			Does: "created this node and replaces it itself", Remedy: strings.ReplaceAll(drift, "%s", "AKS"),
 		},
 		{
-			Name: "Karpenter", Kind: "Karpenter NodePool", group: groupByLabel(karpenterPool, ""), keys: []string{karpenterPool},
+			Name: "Karpenter", Kind: "Karpenter NodePool", Provider: "karpenter", group: groupByLabel(karpenterPool, ""), keys: []string{karpenterPool},
 			Does: "created this node and replaces it itself", Remedy: strings.ReplaceAll(drift, "%s", "Karpenter"),
 		},
 		{

@@ -39,6 +39,8 @@ type Manager struct {
 	// Operation is its term for an upgrade of a group: "update". Rolling is its term for an upgrade that respects
 	// budgets, and Forced for one that deletes the remaining pods (EKS E54); "" if it has no such terms.
 	Operation, Rolling, Forced string
+	// Taint is the NoSchedule taint of a node that the service has begun to replace; zero if the service cordons such nodes.
+	Taint corev1.Taint
 	// cannot is, by verb, why the service does not support the verb and what the user can do instead.
 	cannot map[string]string
 }
@@ -65,6 +67,19 @@ func Providers() []Info {
 			Name: "gke", Scheme: "gce://", Model: "gke", Can: FullControl(), FenceTaint: ours, KindByNodes: "GKE node pool, read from node labels",
 			Manager: Manager{
 				Name: "GKE", Operation: "upgrade",
+			},
+		},
+		{
+			Name: "karpenter", Model: "eks", Can: Capabilities{ListInstances: true, Refill: RefillByPods}, FenceTaint: ours, KindByNodes: "Karpenter NodePool, read from node labels",
+			Manager: Manager{
+				Name: "Karpenter", Operation: "roll-out",
+				Taint: corev1.Taint{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoSchedule},
+				cannot: map[string]string{
+					"pause":    "Karpenter has no pause: set a budget of its NodePool to nodes: \"0\" with the reason Drifted",
+					"resume":   "Karpenter continues as soon as the budgets of its NodePool allow it",
+					"rollback": "change its NodePool or NodeClass back, and Karpenter replaces the nodes again",
+					"complete": "Karpenter keeps no drained nodes",
+				},
 			},
 		},
 		{Name: "manual", Model: "eks", FenceTaint: ours},
@@ -107,10 +122,12 @@ func (p Info) ResumeCommand(group string, suspended []string) string {
 	return p.resume[0] + " " + shell.Option(p.resume[1], group) + " " + shell.Command(p.resume[2], suspended...)
 }
 
-// IsClosed reports whether the node takes no new pods: it is cordoned, or has the fence taint of a provider (EKS E30,
-// E32).
+// IsClosed reports whether the node takes no new pods: it is cordoned, or has the taint of a provider or of its service (EKS
+// E30, E32).
 func IsClosed(node *corev1.Node) bool {
-	return node.Spec.Unschedulable || len(node.Spec.Taints) > 0 && slices.ContainsFunc(Providers(), func(p Info) bool { return nodemark.HasTaint(node, p.FenceTaint) })
+	return node.Spec.Unschedulable || len(node.Spec.Taints) > 0 && slices.ContainsFunc(Providers(), func(p Info) bool {
+		return nodemark.HasTaint(node, p.FenceTaint) || p.Manager.Taint.Key != "" && nodemark.HasTaint(node, p.Manager.Taint)
+	})
 }
 
 // WhyUnsupported returns why the service does not support the verb, and what the user can do instead. It returns "" if no

@@ -111,6 +111,7 @@ func describeDelegated(r *record.Request, provider string) string {
 	}
 	manager := nodegroup.InfoOf(provider).Manager
 	kind, late := manager.Rolling, fmt.Sprintf("the %s fails (%s)", nameOperation(provider), record.PodEvictionFailure)
+	limit := formatLimit(r.DrainTimeout.Duration) + " to drain a node, then "
 	if r.OnTimeout == record.Force {
 		kind, late = manager.Forced, "its pods are deleted even against their budgets"
 	}
@@ -121,7 +122,10 @@ func describeDelegated(r *record.Request, provider string) string {
 	if r.Window > max(r.MaxUnavailable, 1) || r.MaxUnavailable == 0 {
 		width = fmt.Sprintf("at most %d at a time (max surge %d, max unavailable %d)", r.Window, r.Surge, r.MaxUnavailable)
 	}
-	text := fmt.Sprintf("%s upgrades the group itself%s: %s; %s to drain a node, then %s", nameManager(provider), kind, width, formatLimit(r.DrainTimeout.Duration), late)
+	if r.DrainTimeout.Duration == nodegroup.EndlessDrain {
+		limit, late = "it waits for the pods of a node without end", ""
+	}
+	text := fmt.Sprintf("%s upgrades the group itself%s: %s; %s%s", nameManager(provider), kind, width, limit, late)
 	if r.Settle.Duration > 0 {
 		text += fmt.Sprintf("; %s before it is terminated", formatLimit(r.Settle.Duration))
 	}
@@ -494,10 +498,13 @@ func (d *decision) watchDrains() {
 	for _, m := range closed {
 		switch since, seen := draining[m.Name()]; {
 		case slices.Contains(underWay, m.Name()):
-			d.blockPods(m, since.Add(d.rec.Request.DrainTimeout.Duration))
+			d.blockPods(m, d.drainEnd(since))
 		case !seen && len(underWay) < d.rec.Request.Window:
 			d.blockPods(m, time.Time{})
 		}
+	}
+	if d.w.Group.Managed.PassesOver {
+		d.blockPassedOver()
 	}
 	// The list is recorded so that status can show it from another machine.
 	long, _ := d.listLongBlocked(record.MostBlockedOfGroup, func(drain.Blocked) string { return "" })
@@ -514,6 +521,15 @@ func (d *decision) listDraining() []string {
 	return slices.DeleteFunc(names, func(name string) bool {
 		return !d.w.Now.Before(d.rec.Delegation.Draining[name].Add(d.rec.Request.DrainTimeout.Duration))
 	})
+}
+
+// drainEnd returns when the cloud gives up on a node whose drain began at the time; zero if it never does.
+func (d *decision) drainEnd(since time.Time) time.Time {
+	limit := d.rec.Request.DrainTimeout.Duration
+	if limit == nodegroup.EndlessDrain {
+		return time.Time{}
+	}
+	return since.Add(limit)
 }
 
 // isDraining reports whether a pod of the cordoned node was evicted, or disappeared since the last step without a visible
@@ -615,7 +631,7 @@ func WatchOperation(group *nodegroup.Group, req record.Request, outdated int, no
 	began := cmp.Or(op.Began, now)
 	rec := record.Record{
 		Version: record.Delegated.RecordVersion(), Run: op.ID, Request: req, Provider: group.Provider, Target: op.To, Started: began,
-		Phase: record.PhaseFollow, PhaseBegan: began, Total: outdated,
+		Phase: record.PhaseFollow, PhaseBegan: began, Total: outdated + op.Replaced,
 		Delegation: &record.Delegation{ID: op.ID, Cancels: group.Managed.Cancels, RollsBack: group.Managed.RollsBack, EndsSoaks: group.Managed.EndsSoaks},
 	}
 	if op.Soaks {

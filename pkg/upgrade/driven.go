@@ -13,9 +13,11 @@ import (
 // has added or drains nodes already, at that point. From Managed it keeps only whether the cloud terminates nodes first. A
 // cloud respects budgets, but does not check whether workloads recover.
 func DelegatedAsOwn(group nodegroup.Group, members []nodegroup.Member, rec *record.Record, req record.Request, now time.Time) (nodegroup.Group, record.Record, record.Request) {
+	// The other strategies add and remove nodes as this tool does. Karpenter launches a node for each one that it replaces.
+	asThisTool := req.ReplacedBy() != record.Surge || group.Managed.ByItself != ""
 	group.Managed, group.Quiesce, group.Refusal = &nodegroup.Managed{TerminateFirst: group.Managed.TerminateFirst}, nil, ""
-	if req.ReplacedBy() != record.Surge {
-		group.Managed = nil // the other strategies add and remove nodes as this tool does
+	if asThisTool {
+		group.Managed = nil
 	}
 	req.Strategy, req.NoImplicitBudgets, req.IgnoreUnready = req.ReplacedBy(), true, []string{record.AllWorkloads}
 	own := record.Record{
@@ -113,7 +115,7 @@ func KnowsCloudSurge(rec *record.Record, group *nodegroup.Group) bool {
 	switch {
 	case m == nil || rec.Request.ReplacedBy().Traits().ByAutoscaler:
 		return false
-	case rec.Request.ReplacedBy() == record.BlueGreen:
+	case rec.Request.ReplacedBy() == record.BlueGreen || group.Can.Refill == nodegroup.RefillByPods:
 		return true // it adds a node for each outdated one
 	case rec.Delegation != nil && rec.Delegation.ID == "" && m.Operation.State != nodegroup.OperationRunning:
 		return true // the cloud has not begun

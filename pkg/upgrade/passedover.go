@@ -1,0 +1,62 @@
+package upgrade
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// blockPassedOver adds to the blocked pods those that keep the cloud from beginning with their nodes, if the cloud passes over
+// such nodes.
+func (d *decision) blockPassedOver() {
+	for _, m := range d.count.pending {
+		for _, b := range findKeepers(m, d.w.Budgets, d.w.Now) {
+			d.addBlocked(b)
+		}
+	}
+}
+
+// findKeepers returns what keeps the cloud from beginning with a node that it has not begun with: the annotation of the node, and
+// its pods.
+func findKeepers(m *nodegroup.Member, budgets drain.Budgets, now time.Time) []drain.Blocked {
+	if m.Node == nil || !hasMachine(m) || nodegroup.IsClosed(m.Node) {
+		return nil
+	}
+	var found []drain.Blocked
+	if drain.IsNodeKept(m.Node) {
+		found = append(found, drain.Blocked{Node: m.Name(), Obstacle: drain.Obstacle{Kind: drain.Keeps}, Passed: true})
+	}
+	for _, pod := range m.Pods {
+		if keeper := drain.FindKeeper(pod, budgets, now); keeper.Kind != drain.NoObstacle {
+			name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+			found = append(found, drain.Blocked{Node: m.Name(), Pod: name, UID: pod.UID, Workload: drain.WorkloadOf(pod), Obstacle: keeper, Passed: true})
+		}
+	}
+	return found
+}
+
+// PassedOver returns, by node, the first obstacle that keeps the group's cloud from replacing an outdated node and that its pods
+// do not remove by themselves. A budget that other evictions have used up is none. It returns nil for a cloud that passes over
+// no nodes.
+func PassedOver(group *nodegroup.Group, members []nodegroup.Member, budgets drain.Budgets, now time.Time) map[string]drain.Blocked {
+	if group.Managed == nil || !group.Managed.PassesOver {
+		return nil
+	}
+	found := map[string]drain.Blocked{}
+	for i := range members {
+		m := &members[i]
+		if !m.Outdated {
+			continue
+		}
+		for _, b := range findKeepers(m, budgets, now) {
+			if b.Kind != drain.BudgetSpent {
+				found[m.Name()] = b
+				break
+			}
+		}
+	}
+	return found
+}
