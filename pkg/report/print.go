@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
@@ -88,14 +89,15 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 		} else {
 			head += fmt.Sprintf("%d outdated", *s.Outdated)
 		}
-		return slices.Concat([]string{head}, operationLines(s), LeftoverLines(s.Leftovers))
+		return slices.Concat([]string{head}, operationLines(s), paceLines(s.Pace, now), LeftoverLines(s.Leftovers))
 	}
 	lines := []string{
 		fmt.Sprintf("Group       %s to %s, run %s, started %s ago", s.Name, s.Target.Name, s.Run, formatAge(s.Started, now)),
 		fmt.Sprintf("Phase       %s, for %s", st.Phase, formatAge(st.Since, now)),
-		"Run by      " + cmp.Or(s.Holder, "nobody"),
+		"Run by      " + cmp.Or(s.Holder, s.Follows, "nobody"),
 	}
 	lines = append(lines, operationLines(s)...)
+	lines = append(lines, paceLines(s.Pace, now)...)
 	if s.Unread != "" {
 		lines = append(lines, "Not read    the group; only the cluster's data is shown: "+s.Unread)
 	}
@@ -211,6 +213,41 @@ func operationLines(s *UpgradeStatus) []string {
 		return nil
 	}
 	return []string{"Operation   " + describeOperation(s.Operation, s.OperationOf)}
+}
+
+// IsStuck reports whether a running upgrade goes no further until a person changes something: its service passes over all nodes
+// that are left, or may replace none for as long as is known.
+func (s *UpgradeStatus) IsStuck() bool {
+	if len(s.Pace) > 0 && !slices.ContainsFunc(s.Pace, func(p Pace) bool { return p.Nodes > 0 }) {
+		return true
+	}
+	kept := map[string]bool{}
+	for _, b := range s.Blocked {
+		kept[b.Node] = kept[b.Node] || b.Passed && b.Kind != drain.BudgetSpent
+	}
+	keeps := func(n record.NodeStatus) bool { return n.State == record.NodePending && kept[n.Name] }
+	return len(s.Status.Nodes) > 0 && !slices.ContainsFunc(s.Status.Nodes, func(n record.NodeStatus) bool { return !keeps(n) })
+}
+
+// paceLines returns a line with how many nodes may be replaced at the same time now, and with the next changes.
+func paceLines(pace []Pace, now time.Time) []string {
+	const most = 3
+	if len(pace) == 0 {
+		return nil
+	}
+	text := "Pace        " + describePace(pace[0].Nodes)
+	for _, next := range pace[1:min(len(pace), most)] {
+		text += fmt.Sprintf("; %s from %s on (in %s)", describePace(next.Nodes), next.From.UTC().Format("Mon 2006-01-02 15:04 UTC"), formatAge(now, next.From))
+	}
+	return []string{text}
+}
+
+// describePace returns how many nodes may be replaced at the same time.
+func describePace(nodes int) string {
+	if nodes == 0 {
+		return "the budgets allow no node"
+	}
+	return "at most " + formatCount(nodes, "node") + " at a time"
 }
 
 // LeftoverLines returns a line for each leftover, with its remedy.

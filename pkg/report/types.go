@@ -246,10 +246,23 @@ type UpgradeStatus struct {
 	// Unread says why the group could not be read from its cloud. The status then comes from the cluster only.
 	Unread string `json:"unread,omitempty"`
 	TimeLeft
+	// Follows is the service that began the upgrade, if this tool did not.
+	Follows string `json:"follows,omitempty"`
+	// Pace is how many nodes the service may replace at the same time, now and from later times on. It is left out for a
+	// service whose number does not change by itself.
+	Pace []Pace `json:"pace,omitempty"`
 	// Holder is the other process that holds the lease, if there is one.
 	Holder string `json:"holder,omitempty"`
 	// Leftovers lists what earlier runs left behind and what no upgrade continues.
 	Leftovers []Leftover `json:"leftovers,omitempty"`
+}
+
+// Pace is a number of nodes that may be replaced at the same time.
+type Pace struct {
+	// From is when the number begins to hold. The first is the time of the status.
+	From time.Time `json:"from"`
+	// Nodes is the number. 0 is none.
+	Nodes int `json:"nodes"`
 }
 
 // Version is the version of this tool.
