@@ -203,7 +203,7 @@ func checkOwner(w *upgrade.World) []Finding {
 			continue
 		}
 		owner, owned := nodegroup.OwnerOf(m.Node)
-		if !owned || owner.Expires && w.Request.ReplacedBy().Traits().Expires {
+		if !owned || owner.Provider == w.Group.Provider || owner.Expires && w.Request.ReplacedBy().Traits().Expires {
 			continue
 		}
 		f := Finding{Rule: RuleOwner, Severity: Refuse, Object: "node " + m.Name(), Message: owner.Name + " " + owner.Does, Remedy: owner.Remedy}

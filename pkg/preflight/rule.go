@@ -36,7 +36,7 @@ func Catalogue() []Rule {
 	rules := slices.Concat(
 		groupRules(), closedBudgetRules(), unmovablePodRules(),
 		budgetRules(), replicaRules(), spreadRules(), terminationRules(), balancerRules(),
-		probeRules(), rolloutRules(), statefulRolloutRules(), podRules(), deviceRules(), namespaceRules(), webhookRules(), systemRules(), capacityRules(),
+		probeRules(), rolloutRules(), statefulRolloutRules(), podRules(), deviceRules(), namespaceRules(), webhookRules(), systemRules(), nodePoolRules(), capacityRules(),
 	)
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.ID, b.ID) })
 	return rules
