@@ -143,12 +143,12 @@ func (c *checker) checkCluster(ctx context.Context, f *flags) error {
 		return explainReadError(err)
 	}
 	view := viewOfObjects(objects)
-	found, err := c.line.findGroups(ctx, view.Nodes)
+	found, err := c.line.findGroups(ctx, conn, view.Nodes)
 	if err != nil {
 		return err
 	}
 	c.line.warn(found.warning)
-	s := &session{command: &command{c.line, conn}, provider: found.provider, cluster: &clusterReading{view: view, objects: objects, use: inventory.ForChecks}}
+	s := &session{command: &command{c.line, conn}, providers: found.providers, cluster: &clusterReading{view: view, objects: objects, use: inventory.ForChecks}}
 	names, err := c.chooseGroups(ctx, s, groupNames(found.groups))
 	if err != nil {
 		return err
@@ -191,7 +191,7 @@ func (c *checker) checkDump(ctx context.Context, file string) error {
 		return err
 	}
 	s := openDumpSession(c.line, d, source)
-	groups, err := s.provider.Groups(ctx, d.Nodes)
+	groups, err := s.listGroups(ctx, d.Nodes)
 	if err != nil {
 		return err
 	}

@@ -23,9 +23,7 @@ type commandLine struct {
 	choices
 	groups   groupSelection
 	settings upgrade.Settings
-	// api is how the cluster is reached. It is zero for a dump.
-	api    apiAccess
-	dryRun dryRun
+	dryRun   dryRun
 	// skipChecks are the ids of the rules to skip.
 	skipChecks []string
 	// typed reports whether the user typed a flag. retryCommand is the command that continues the upgrade.

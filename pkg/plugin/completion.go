@@ -62,7 +62,7 @@ func (f *flags) suggestGroups(ctx context.Context, args []string, typed string) 
 		return nil
 	}
 	line := f.newCommandLine()
-	found, err := line.findGroups(ctx, nodes)
+	found, err := line.findGroups(ctx, conn, nodes)
 	if err != nil {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (f *flags) suggestDumpGroups(ctx context.Context, args []string, _ string) 
 	if err != nil {
 		return nil
 	}
-	groups, err := openDumpSession(&line, d, source).provider.Groups(ctx, d.Nodes)
+	groups, err := openDumpSession(&line, d, source).listGroups(ctx, d.Nodes)
 	if err != nil {
 		return nil
 	}

@@ -72,7 +72,7 @@ func TestCompletionOffersFlagValues(t *testing.T) {
 		"with an equals sign":       {[]string{"blue", "--on-timeout=f"}, "fail force"},
 		"a model":                   {[]string{"blue", "--like="}, "eks gke"},
 		"a strategy":                {[]string{"blue", "--strategy="}, "surge blue-green autoscaled-blue-green short-lived delegated"},
-		"a provider":                {[]string{"--provider="}, "auto aws gke manual"},
+		"a provider":                {[]string{"--provider="}, "auto aws gke karpenter manual"},
 		"a way to show progress":    {[]string{"blue", "--progress", "p"}, "plain"},
 		"a kind of plan":            {[]string{"blue", "--dry-run="}, "none client server"},
 		"pods of nobody":            {[]string{"blue", "--unmanaged-pods="}, "refuse evict"},

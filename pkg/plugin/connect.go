@@ -12,6 +12,8 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodepool"
 )
 
 // gcPercent is the garbage collector's GOGC unless the user sets it. In a large cluster most memory holds objects that
@@ -87,6 +89,18 @@ func (f *flags) currentContext() string {
 		return ""
 	}
 	return raw.CurrentContext
+}
+
+// readNodePools reads Karpenter's NodePools and NodeClaims.
+func (c *connection) readNodePools(ctx context.Context) ([]*nodepool.NodePool, []*nodepool.NodeClaim, error) {
+	objects, err := cluster.ReadObjects(ctx, c.Client, inventory.ForNodePools)
+	if err != nil {
+		return nil, nil, cluster.AddAccessRemedy(err)
+	}
+	if why := objects.DescribeUnread("nodepools", "nodeclaims"); why != "" {
+		return nil, nil, fmt.Errorf("%s of karpenter.sh: ask for a role with these rights (docs/permissions/kubernetes-read.yaml)", why)
+	}
+	return objects.NodePools, objects.NodeClaims, nil
 }
 
 // readView returns the View for lists and plans. It has no pods.

@@ -69,7 +69,7 @@ func TestExitErrKeepsItsCause(t *testing.T) {
 func TestErrorsArePrintedOnOneLine(t *testing.T) {
 	kubeconfig(t, nowhere)
 	_, stderr, _ := invoke(t, "--provider", "a\nb\x1b[31m")
-	if want := "error: --provider=a b^[[31m is not known: use auto, aws, gke or manual\n"; stderr != want {
+	if want := "error: --provider=a b^[[31m is not known: use auto, aws, gke, karpenter or manual\n"; stderr != want {
 		t.Errorf("got %q, want %q", stderr, want)
 	}
 }

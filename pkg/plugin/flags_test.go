@@ -39,7 +39,7 @@ func TestContradictingFlagsAreRejected(t *testing.T) {
 		"a comparison to carry out":    {"workers --compare --yes", "--compare works only with plans: add --dry-run"},
 		"a comparison of two groups":   {"a b --compare --dry-run", "--compare works for one group: name only one"},
 		"a comparison by guess":        {"a --compare --dry-run --forecast=false", "--compare needs forecasts: remove --forecast=false"},
-		"a provider":                   {"--provider=azure", "--provider=azure is not known: use auto, aws, gke or manual"},
+		"a provider":                   {"--provider=azure", "--provider=azure is not known: use auto, aws, gke, karpenter or manual"},
 		"a selector of a cloud":        {"-l a=b --provider=aws", "--selector works only with --provider=manual: change or remove --provider"},
 		"a selector":                   {"-l a=b,,", "--selector=a=b,,: found ',', expected: identifier after ','"},
 		"a way of progress":            {"--progress=loud", "--progress=loud is not known: use auto, live, tty, plain, json or quiet"},

@@ -83,11 +83,11 @@ func (f *followedUpgrade) showNow(ctx context.Context) (over bool, err error) {
 	state := f.currentState(record, version)
 	status := f.g.makeStatus(state, f.g.now)
 	status.Leftovers = state.findAbandonedRun(f.g.group.Name)
-	if record.IsRunning() {
+	if shown := f.g.shownRecord(&record); shown.IsRunning() {
 		if observes { // the record, the group and the cluster were read at the same moment
-			f.beginForecast(ctx, record)
+			f.beginForecast(ctx, *shown)
 		}
-		status.TimeLeft = f.forecast.restAt(f.g.now, record.Run)
+		status.TimeLeft = f.forecast.restAt(f.g.now, shown.Run)
 	}
 	return !record.IsRunning() && !f.g.isFollowingOperation(), f.screen.showChange(status, &record)
 }

@@ -138,6 +138,9 @@ func (p *planning) runForecast(ctx context.Context, req record.Request, watch fu
 		assumed = append(assumed, "some data of the cloud is missing: "+p.surveyErr.Error())
 	}
 	forecast, err := simulate.Predict(ctx, spec, req)
+	if delegated && p.group.Can.Refill == nodegroup.RefillByPods { // the last machine may be gone at once
+		forecast.Duration.Earliest.Duration = max(0, forecast.Duration.Earliest.Duration-spec.Times.Leave)
+	}
 	if delegated && forecast.Endless == "" {
 		forecast.Duration.Latest.Duration += pollingDelay(len(forecast.Nodes), req.Window, looks)
 	}
@@ -167,14 +170,31 @@ func runningOperation(g *nodegroup.Group) *nodegroup.Operation {
 // may make nodes outdated. If the group's cloud upgrades it and lists no machines, the copy has those of the nodes.
 func (o *observation) withOutdatedInstances() nodegroup.Group {
 	group := o.group
-	if group.Managed != nil && !group.Can.ListInstances {
-		return nodegroup.WithMachines(group, o.members)
+	if group.Managed != nil && (!group.Can.ListInstances || group.Can.Refill == nodegroup.RefillByPods) {
+		return o.withoutPassedOver(nodegroup.WithMachines(group, o.members))
 	}
 	group.Instances = slices.Clone(o.group.Instances)
 	for i := range o.members {
 		for j := range group.Instances {
 			if o.unlabelled > 0 && o.members[i].Instance.ID == group.Instances[j].ID {
 				group.Instances[j].Outdated = o.members[i].Outdated
+			}
+		}
+	}
+	return group
+}
+
+// withoutPassedOver returns the group, whose instances are those of the members, with the nodes as current that its cloud does not
+// replace before a person changes something.
+func (o *observation) withoutPassedOver(group nodegroup.Group) nodegroup.Group {
+	passed := upgrade.PassedOver(&o.group, o.members, o.cluster.view.Budgets, o.now)
+	for i := range o.members {
+		if _, is := passed[o.members[i].Name()]; !is {
+			continue
+		}
+		for j := range group.Instances {
+			if group.Instances[j].ID == o.members[i].Instance.ID {
+				group.Instances[j].Outdated = false
 			}
 		}
 	}
@@ -219,7 +239,9 @@ func (p *planning) makeSpec() simulate.Spec {
 // rejectRefusedUpgrade returns the first finding that forbids the upgrade as an error, nil if there is none.
 func (g *groupContext) rejectRefusedUpgrade() error {
 	f := preflight.FirstRefusal(g.findings)
-	switch {
+	switch m := g.group.Managed; {
+	case f == nil && m != nil && m.ByItself != "":
+		return fmt.Errorf("upgrading group %q: %s", g.group.Name, m.ByItself)
 	case f == nil:
 		return nil
 	case g.group.Provider == providerManual && g.group.Wanted.ID == "": // --current is missing, or --to was passed

@@ -93,7 +93,7 @@ func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupCon
 
 // observeGroup reads the group's record, the group itself and the pods of its nodes.
 func (s *session) observeGroup(ctx context.Context, g *groupContext, m mode) error {
-	g.provider, g.now = s.provider, s.conn.Now()
+	g.provider, g.now = s.of(g.name), s.conn.Now()
 	err := s.loadRecord(ctx, g)
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func (s *session) observeGroup(ctx context.Context, g *groupContext, m mode) err
 	if s.line.settings.Strategy.Traits().ByAutoscaler || s.line.compare {
 		g.group.Autoscaler = cluster.ReadAutoscaler(ctx, s.conn.Client, &g.group, g.now)
 	}
-	if g.cluster, err = s.readPods(ctx, joinMembers(s.provider, &g.group, s.cluster.view.Nodes), m); err != nil {
+	if g.cluster, err = s.readPods(ctx, joinMembers(g.provider, &g.group, s.cluster.view.Nodes), m); err != nil {
 		return err
 	}
 	g.joinNodes(&g.stored)

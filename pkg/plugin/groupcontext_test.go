@@ -35,7 +35,7 @@ func planWithSurveyor(ctx context.Context, t *testing.T, h *surveyor) (*planning
 	t.Helper()
 	twoGroups().serve(t)
 	s := openBlue(ctx, t, io.Discard, "--current=image=v2", "--dry-run")
-	h.Provider, s.provider = s.provider, h
+	h.Provider, s.main = s.main, h
 	g, err := s.loadGroup(ctx, "blue", modeUpgrade)
 	return &planning{groupContext: g, s: s}, err
 }

@@ -11,45 +11,55 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/karpenter"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// foundGroups are the groups of a cluster and their provider.
+// foundGroups are the groups of a cluster and their providers.
 type foundGroups struct {
-	provider cloud.Provider
-	groups   []nodegroup.Group
-	// warning is set if the cloud could not be read and the groups were found by labels; "" otherwise.
+	providers
+	groups []nodegroup.Group
+	// warning is set if a provider could not be read and the groups were found by labels; "" otherwise.
 	warning string
 }
 
-// findGroups lists the groups. If the cloud cannot be read, it takes the groups from the nodes' labels.
-func (l *commandLine) findGroups(ctx context.Context, nodes []*corev1.Node) (foundGroups, error) {
-	provider, err := l.openProvider(ctx, nodes)
+// findGroups lists the groups. If the cloud or Karpenter's NodePools cannot be read, it takes their groups from the nodes'
+// labels.
+func (l *commandLine) findGroups(ctx context.Context, conn *connection, nodes []*corev1.Node) (foundGroups, error) {
+	opened, err := l.openProviders(ctx, conn, nodes)
+	found := foundGroups{providers: opened}
 	if err == nil {
-		var groups []nodegroup.Group
-		if groups, err = provider.Groups(ctx, nodes); err == nil {
-			return foundGroups{provider: provider, groups: groups}, nil
+		if found.groups, err = opened.listGroups(ctx, nodes); err == nil {
+			return found, nil
 		}
 	}
 	if l.providerName != providerAuto || len(l.groups.names) > 0 || l.groups.node != "" || errors.Is(err, cloud.ErrOtherCluster) {
 		return foundGroups{}, err
 	}
-	found := foundGroups{provider: l.newManualProvider(), warning: "groups are taken from labels: " + err.Error()}
-	found.groups, err = found.provider.Groups(ctx, nodes)
+	fallbacks := []providers{{main: l.newManualProvider(), pools: opened.pools}, {main: l.newManualProvider()}}
+	if unread := (*poolsError)(nil); errors.As(err, &unread) {
+		fallbacks = []providers{{main: opened.main}}
+	}
+	found.warning = "groups are taken from labels: " + err.Error()
+	for _, found.providers = range fallbacks {
+		if found.groups, err = found.listGroups(ctx, nodes); err == nil {
+			break
+		}
+	}
 	return found, err
 }
 
 // resolveGroupNames returns the names of the groups that the user chose. The error for an unknown name lists the
 // groups.
 func (s *session) resolveGroupNames(ctx context.Context, chosen groupSelection, suggest func(string) []string) ([]string, error) {
-	groups, err := s.provider.Groups(ctx, s.cluster.view.Nodes)
+	groups, err := s.listGroups(ctx, s.cluster.view.Nodes)
 	if err != nil {
 		return nil, err
 	}
 	names := groupNames(groups)
 	switch {
 	case chosen.node != "":
-		name, err := findGroupOfNode(s.provider, groups, s.cluster.view.Nodes, chosen.node)
+		name, err := findGroupOfNode(s.providers, groups, s.cluster.view.Nodes, chosen.node)
 		return []string{name}, err
 	case chosen.selector != "":
 		if len(names) == 0 {
@@ -57,12 +67,17 @@ func (s *session) resolveGroupNames(ctx context.Context, chosen groupSelection, 
 		}
 		return names, nil
 	}
-	for _, wanted := range chosen.names {
-		if !slices.Contains(names, wanted) {
+	found := slices.Clone(chosen.names)
+	for i, wanted := range chosen.names {
+		switch pool := karpenter.GroupName(wanted); {
+		case slices.Contains(names, wanted):
+		case slices.Contains(names, pool): // a NodePool may be named without its prefix
+			found[i] = pool
+		default:
 			return nil, usageError(unknownGroupError(wanted, names, suggest(wanted)))
 		}
 	}
-	return chosen.names, nil
+	return found, nil
 }
 
 // openNamedGroups returns the names of the groups that the user chose. If a name is not a group's but a label selector,
@@ -116,13 +131,13 @@ func unknownGroupError(wanted string, names, verbs []string) error {
 	}
 }
 
-func findGroupOfNode(provider cloud.Provider, groups []nodegroup.Group, nodes []*corev1.Node, node string) (string, error) {
+func findGroupOfNode(of providers, groups []nodegroup.Group, nodes []*corev1.Node, node string) (string, error) {
 	i := slices.IndexFunc(nodes, func(n *corev1.Node) bool { return n.Name == node })
 	if i < 0 {
 		return "", usageError(fmt.Errorf("finding the group of node %q: %w: check kubectl get nodes", node, errUnknownNode))
 	}
 	for g := range groups {
-		if provider.Belongs(&groups[g], nodes[i]) {
+		if of.belongs(&groups[g], nodes[i]) {
 			return groups[g].Name, nil
 		}
 	}

@@ -33,7 +33,7 @@ func TestSelectorIsAcceptedAsGroupNameWithoutCloud(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			line.providerName, s.provider = c.provider, manual.New(manual.Options{})
+			line.providerName, s.main = c.provider, manual.New(manual.Options{})
 			_, names, err := s.openNamedGroups(t.Context(), groupSelection{names: []string{c.name}}, suggestNoCommand)
 			switch {
 			case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):

@@ -48,7 +48,7 @@ func listFlagHeadings() []heading {
 		{"When it stops", []string{
 			"drain-timeout", "on-timeout", "boot-timeout", "wait", "keep-fence", "replan", "rebuild", "takeover", "parallel-groups",
 		}},
-		{"Plan and output", []string{"explain", "fail-on", "skip-check", "dry-run", "forecast", "compare", "yes", "output", "no-headers", "color", "progress", "report", "watch", "v"}},
+		{"Plan and output", []string{"explain", "fail-on", "skip-check", "dry-run", "forecast", "compare", "yes", "output", "no-headers", "color", "progress", "report", "watch", "exit-code", "v"}},
 		{"Cluster", []string{"context", "kubeconfig", "state-namespace"}},
 	}
 }

@@ -70,7 +70,7 @@ func findGroupLeftovers(ctx context.Context, s *session, g *groupContext, state 
 // findAllLeftovers returns the leftovers of all groups with records, and of all nodes.
 func findAllLeftovers(ctx context.Context, s *session, records map[string]record.Record, unreadable map[string]error) ([]report.Leftover, error) {
 	s.warnOfUnreadableRecords(unreadable)
-	groups, err := s.provider.Groups(ctx, s.cluster.view.Nodes)
+	groups, err := s.listGroups(ctx, s.cluster.view.Nodes)
 	if err != nil {
 		return nil, err
 	}

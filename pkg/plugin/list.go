@@ -28,7 +28,7 @@ func listGroups(ctx context.Context, c *command) error {
 	if err != nil {
 		return err
 	}
-	found, err := c.line.findGroups(ctx, view.Nodes)
+	found, err := c.line.findGroups(ctx, c.conn, view.Nodes)
 	if err != nil {
 		return err
 	}
@@ -67,9 +67,11 @@ func (c *command) makeGroupList(found *foundGroups, nodes []*corev1.Node, record
 	all := groupList{list: report.NewList("NodeGroupList", []report.NodeGroup{})} // not nil, so that JSON has an empty list
 	refusals := map[string]string{}
 	for i := range found.groups {
-		row := makeGroupRow(found.provider, &found.groups[i], nodes, preflight.Facts{ServerVersion: c.conn.Version, ControlPlane: c.line.controlPlane})
-		if record, ok := records[row.Name]; ok {
-			row.Phase = describePhase(&record)
+		row := makeGroupRow(found.of(found.groups[i].Name), &found.groups[i], nodes, preflight.Facts{ServerVersion: c.conn.Version, ControlPlane: c.line.controlPlane})
+		if rec, ok := records[row.Name]; ok {
+			row.Phase = describePhase(&rec)
+		} else if op := runningOperation(&found.groups[i]); op != nil && op.IsUpgrade() {
+			row.Phase = string(record.PhaseFollow) // another process, or the service itself, began it
 		}
 		refusals[row.Name] = row.Refusal
 		if !c.line.outdated || isUpgradable(row) {
@@ -79,7 +81,7 @@ func (c *command) makeGroupList(found *foundGroups, nodes []*corev1.Node, record
 			all.unknown = append(all.unknown, row.Name)
 		}
 	}
-	all.hints = slices.Concat(hintsOnGroups(len(all.list.Items), found.groups, refusals, nodes), hintsOnUngroupedNodes(found.provider, found.groups, nodes), hintsOnUnlistedUpgrades(found.groups, records))
+	all.hints = slices.Concat(hintsOnGroups(len(all.list.Items), found.groups, refusals, nodes), hintsOnUngroupedNodes(found.providers, found.groups, nodes), hintsOnUnlistedUpgrades(found.groups, records))
 	return all
 }
 
@@ -126,11 +128,11 @@ func hintsOnGroups(listed int, groups []nodegroup.Group, refusals map[string]str
 
 // hintsOnUngroupedNodes returns hints that name the owners of nodes outside of all groups, so that users do not look for
 // these nodes in the list.
-func hintsOnUngroupedNodes(provider cloud.Provider, groups []nodegroup.Group, nodes []*corev1.Node) []string {
+func hintsOnUngroupedNodes(of providers, groups []nodegroup.Group, nodes []*corev1.Node) []string {
 	counts, owners := map[string]int{}, map[string]nodegroup.Owner{}
 	for _, node := range nodes {
 		owner, owned := nodegroup.OwnerOf(node)
-		if owned && !nodegroup.IsControlPlane(node) && !slices.ContainsFunc(groups, func(g nodegroup.Group) bool { return provider.Belongs(&g, node) }) {
+		if owned && !nodegroup.IsControlPlane(node) && !slices.ContainsFunc(groups, func(g nodegroup.Group) bool { return of.belongs(&g, node) }) {
 			counts[owner.Name]++
 			owners[owner.Name] = owner
 		}
@@ -215,6 +217,8 @@ func makeGroupRow(provider cloud.Provider, g *nodegroup.Group, nodes []*corev1.N
 	row.Outdated = countOutdatedIfKnown(g, members)
 	if f := preflight.FirstRefusal(preflight.CheckUpgrade(&upgrade.World{Group: *g, Members: members}, facts)); f != nil {
 		row.Refusal = f.String()
+	} else if g.Managed != nil {
+		row.Refusal = g.Managed.ByItself
 	}
 	return row
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -78,7 +79,47 @@ func (p *planning) predictRest(ctx context.Context) (report.TimeLeft, error) {
 	case p.record.Delegation != nil:
 		forecast.Fast.After, forecast.Slow.After = p.failureTime(&forecast.Fast, forecast.Nodes), p.failureTime(&forecast.Slow, forecast.Nodes)
 	}
-	return report.NewTimeLeft(forecast.Duration, forecast.Fast, forecast.Slow), nil
+	lasts, err := p.addClosedTime(forecast.Duration)
+	if err == nil {
+		err = p.rejectPassedOver(lasts)
+	}
+	return report.NewTimeLeft(lasts, forecast.Fast, forecast.Slow), err
+}
+
+// addClosedTime adds to the duration of the rest the time until the group's cloud may replace nodes at all. It returns an error if
+// the cloud may not for as long as is known, or not to the end.
+func (p *planning) addClosedTime(lasts simulate.Span) (simulate.Span, error) {
+	const minute = "2006-01-02 15:04 UTC"
+	if p.group.Managed == nil || len(p.group.Managed.Pace) == 0 {
+		return lasts, nil
+	}
+	pace := p.group.Managed.Pace
+	opens := slices.IndexFunc(pace, func(c nodegroup.Pace) bool { return c.MaxUnavailable > 0 })
+	if opens < 0 {
+		return lasts, errors.New("the budgets of the group allow no node, as far as their schedules are known")
+	}
+	closed := max(0, pace[opens].From.Sub(p.now))
+	lasts.Earliest.Duration += closed
+	lasts.Latest.Duration += closed
+	closes := slices.IndexFunc(pace[opens:], func(c nodegroup.Pace) bool { return c.MaxUnavailable == 0 })
+	if closes > 0 && pace[opens+closes].From.Before(p.now.Add(lasts.Latest.Duration)) {
+		return lasts, fmt.Errorf("it may take longer than until %s, when the budgets of the group close again", pace[opens+closes].From.UTC().Format(minute))
+	}
+	return lasts, nil
+}
+
+// rejectPassedOver returns an error if the group's cloud passes over nodes until a person changes something. others is how long
+// the other nodes take.
+func (p *planning) rejectPassedOver(others simulate.Span) error {
+	passed := len(upgrade.PassedOver(&p.group, p.members, p.cluster.view.Budgets, p.now))
+	switch left := countOutdated(p.members) - passed; {
+	case passed == 0:
+		return nil
+	case left == 0:
+		return errors.New("something keeps all nodes that are left")
+	default:
+		return fmt.Errorf("something keeps %s; the other %d take %s", formatCount(passed, "node", "nodes"), left, report.FormatSpan(others))
+	}
 }
 
 // failureTime returns how long it takes until the cloud fails because it cannot drain the node, counted from now. Until

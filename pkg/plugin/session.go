@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
@@ -31,7 +30,7 @@ func (f *flags) openCommand(cmd *cobra.Command, args []string, parse func(*cobra
 	}
 	conn, err := f.connectCluster(cmd.Context(), f.ErrOut)
 	if err == nil {
-		line.clock, line.api = conn.Now, conn.api
+		line.clock = conn.Now
 	}
 	return &command{line, conn}, err
 }
@@ -69,18 +68,18 @@ func (c *command) openSession(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	provider, err := c.line.openProvider(ctx, view.Nodes)
+	opened, err := c.line.openProviders(ctx, c.conn, view.Nodes)
 	if err != nil {
 		return nil, err
 	}
-	return &session{command: c, provider: cloud.WithClock(provider, c.conn.Now), cluster: &clusterReading{view: view}}, nil
+	return &session{command: c, providers: opened.withClock(c.conn.Now), cluster: &clusterReading{view: view}}, nil
 }
 
-// session is the state of a cluster as it was read, with the provider of its nodes.
+// session is the state of a cluster as it was read, with the providers of its nodes.
 type session struct {
 	*command
-	provider cloud.Provider
-	cluster  *clusterReading
+	providers
+	cluster *clusterReading
 	// podsOfGroupOnly is true for a session without forecasts. Only forecasts need the pods of all nodes, so it reads
 	// only the pods of the group's nodes.
 	podsOfGroupOnly bool

@@ -143,16 +143,16 @@ func readDump(ctx context.Context, stdin io.Reader, name string, trimObject func
 // openDumpSession returns a session with the cluster of a dump.
 func openDumpSession(l *commandLine, d *dump.Dump, source string) *session {
 	return &session{
-		command:  &command{l, &connection{context: source}},
-		provider: l.newDumpProvider(d.Nodes), cluster: &clusterReading{view: viewOfObjects(&d.Objects), objects: &d.Objects, use: inventory.ForChecks},
+		command:   &command{l, &connection{context: source}},
+		providers: providers{main: l.newDumpProvider(d.Nodes)}, cluster: &clusterReading{view: viewOfObjects(&d.Objects), objects: &d.Objects, use: inventory.ForChecks},
 	}
 }
 
 // loadDumpedGroup returns a group of a dump, as it was when the dump was written.
 func loadDumpedGroup(ctx context.Context, s *session, name string, taken time.Time) (*groupContext, error) {
-	g := &groupContext{name: name, observation: observation{provider: s.provider, cluster: s.cluster, to: s.line.settings.To, now: cmp.Or(taken, time.Now())}}
+	g := &groupContext{name: name, observation: observation{provider: s.of(name), cluster: s.cluster, to: s.line.settings.To, now: cmp.Or(taken, time.Now())}}
 	var err error
-	if g.group, err = s.provider.Observe(ctx, cloud.Ref{Name: name, To: g.to}); err != nil {
+	if g.group, err = g.provider.Observe(ctx, cloud.Ref{Name: name, To: g.to}); err != nil {
 		return nil, usageError(err) // the dump lacks the group or the target
 	}
 	// The simulation shows what would happen, so it assumes an autoscaler if the strategy needs one.
@@ -190,7 +190,7 @@ func (s *simulation) chooseGroup(ctx context.Context, at *session) (string, erro
 		}
 		return names[0], nil
 	}
-	groups, err := at.provider.Groups(ctx, at.cluster.view.Nodes)
+	groups, err := at.listGroups(ctx, at.cluster.view.Nodes)
 	if err != nil {
 		return "", err
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 func newStatusCommand(f *flags) *cobra.Command {
-	watch := false
+	watch, exitCode := false, false
 	cmd := &cobra.Command{
 		Use:   "status [GROUP]",
 		Short: "Show an upgrade's phase, the nodes in progress and what blocks it",
@@ -35,6 +35,9 @@ started the upgrade. Without a group, it shows the upgrade that is running.`,
   # follow it on one screen until it ends
   kubectl nodeupgrade status workers -w
 
+  # tell a script whether nodes of a NodePool are outdated or being replaced
+  kubectl nodeupgrade status karpenter/workers --exit-code
+
   # print one document for a script
   kubectl nodeupgrade status workers -o json`,
 		Args:              rejectSeveralGroups,
@@ -44,8 +47,8 @@ started the upgrade. Without a group, it shows the upgrade that is running.`,
 			if err != nil {
 				return err
 			}
-			err = showStatus(cmd.Context(), c, watch)
-			if err == nil || watch || c.line.groups.node != "" || c.line.groups.selector != "" {
+			err = showStatus(cmd.Context(), c, statusFlags{watch, exitCode})
+			if coded := (*exitErr)(nil); err == nil || errors.As(err, &coded) && coded.err == nil || watch || c.line.groups.node != "" || c.line.groups.selector != "" {
 				return err
 			}
 			status, rec, err := statusWithoutCloud(cmd.Context(), c, err)
@@ -60,11 +63,15 @@ started the upgrade. Without a group, it shows the upgrade that is running.`,
 	}
 	f.addReportFlag(cmd.Flags())
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Follow on one screen until the upgrade ends")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "Exit with 0 if no node is outdated, 6 while nodes are replaced, and 1 if something keeps them or nothing replaces them")
 	return cmd
 }
 
+// statusFlags are the flags that only a status has.
+type statusFlags struct{ watch, exitCode bool }
+
 // showStatus prints the upgrade of the chosen group. With watch it follows the upgrade until it ends.
-func showStatus(ctx context.Context, c *command, watch bool) error {
+func showStatus(ctx context.Context, c *command, flags statusFlags) error {
 	s, err := c.openSession(ctx)
 	if err != nil {
 		return err
@@ -77,7 +84,7 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	if err != nil {
 		return err
 	}
-	if watch {
+	if flags.watch {
 		return followUpgrade(ctx, s, g)
 	}
 	rec, err := g.store.LoadRecord(ctx) // read after the group: the forecast can use a record that is newer than the group
@@ -93,8 +100,8 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	r := &reportedGroup{groupContext: g}
 	r.readControllers(ctx, s.conn, &rec)
 	status := r.makeStatus(state, s.conn.Now())
-	if rec.IsRunning() || rec.Result == record.Waiting {
-		status.TimeLeft = s.forecastRest(ctx, *g, rec, func(ctx context.Context, p *planning) error { return p.loadRestData(ctx, &restData{}) })
+	if shown := r.shownRecord(&rec); shown.IsRunning() || shown.Result == record.Waiting {
+		status.TimeLeft = s.forecastRest(ctx, *g, *shown, func(ctx context.Context, p *planning) error { return p.loadRestData(ctx, &restData{}) })
 	}
 	if status.Leftovers, err = findGroupLeftovers(ctx, s, g, state); err != nil {
 		return err
@@ -105,7 +112,30 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	if err := c.writeStatusReport(status, &rec, s.account); err != nil {
 		return err
 	}
-	return c.line.printStatus(status)
+	if err := c.line.printStatus(status); err != nil || !flags.exitCode {
+		return err
+	}
+	return exitOfStatus(status)
+}
+
+// exitOfStatus returns the exit code of status --exit-code as an error without a message, nil for 0. A group without an upgrade is
+// done if no node is outdated.
+func exitOfStatus(status *report.UpgradeStatus) error {
+	code := exitError
+	switch {
+	case status.Run == "":
+		if status.Outdated != nil && *status.Outdated == 0 {
+			code = exitDone
+		}
+	case status.Result != "":
+		code = exitCodeOfResult(status.Result)
+	case !status.IsStuck():
+		code = exitWaiting
+	}
+	if code == exitDone {
+		return nil
+	}
+	return &exitErr{code: code}
 }
 
 // chooseGroupOrShowLeftovers returns the name of the group to show: the requested one, the only one with a record, or the only
@@ -197,14 +227,15 @@ type reportedGroup struct {
 // makeStatus returns the status that the upgrade's next step would show. It carries out no action.
 func (r *reportedGroup) makeStatus(state recordedState, now time.Time) *report.UpgradeStatus {
 	rec := state.record
-	watched := r.followOperation(now)
-	isOwn := rec.IsRunning() || rec.Result == record.Waiting && rec.Delegation != nil && r.group.Managed != nil && rec.Delegation.ID == r.group.Managed.Operation.ID
-	follows := watched != nil && !isOwn
-	if follows {
-		rec = *watched
-	}
+	r.followOperation(now)
+	rec = *r.shownRecord(&rec)
+	follows := r.watched != nil && rec.Run == r.watched.Run
 	status := makeUpgradeStatus(r.group.Name, rec)
 	status.Holder = state.lease.Holder
+	if follows {
+		status.Follows = nodegroup.InfoOf(r.group.Provider).Manager.Name
+	}
+	status.Pace = r.describePace()
 	if r.group.Managed != nil && r.group.Managed.Operation.ID != "" {
 		status.Operation, status.OperationOf = &r.group.Managed.Operation, r.group.Provider
 	}
@@ -250,14 +281,35 @@ func (r *reportedGroup) readControllers(ctx context.Context, conn *connection, r
 	}
 }
 
-// followOperation begins to follow the cloud's running operation, if there is one. It returns the record of the
-// followed operation, nil if there is none.
-func (r *reportedGroup) followOperation(now time.Time) *record.Record {
+// followOperation begins to follow the cloud's running operation, if there is one.
+func (r *reportedGroup) followOperation(now time.Time) {
 	if op := runningOperation(&r.group); r.watched == nil && op != nil && op.IsUpgrade() {
 		record := upgrade.WatchOperation(&r.group, r.request, countOutdated(r.members), now)
 		r.watched = &record
 	}
-	return r.watched
+}
+
+// shownRecord returns the record of the upgrade that the status shows: the stored one, or that of the followed operation if the
+// stored upgrade is over and was another one.
+func (r *reportedGroup) shownRecord(stored *record.Record) *record.Record {
+	isOwn := stored.IsRunning() || stored.Result == record.Waiting && stored.Delegation != nil && r.group.Managed != nil && stored.Delegation.ID == r.group.Managed.Operation.ID
+	if r.watched != nil && !isOwn {
+		return r.watched
+	}
+	return stored
+}
+
+// describePace returns how many nodes the group's cloud may replace at the same time, now and later. It returns nil if that does
+// not change.
+func (r *reportedGroup) describePace() []report.Pace {
+	if r.group.Managed == nil {
+		return nil
+	}
+	var pace []report.Pace
+	for _, change := range r.group.Managed.Pace {
+		pace = append(pace, report.Pace{From: change.From, Nodes: change.MaxUnavailable})
+	}
+	return pace
 }
 
 // isFollowingOperation reports whether an operation is followed that has not ended.

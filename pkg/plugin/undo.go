@@ -54,7 +54,7 @@ func rollBackUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error 
 	if err != nil {
 		return err
 	}
-	if nodegroup.InfoOf(s.provider.Name()).Can.Refill == nodegroup.RefillByUser {
+	if nodegroup.InfoOf(s.of(u.name).Name()).Can.Refill == nodegroup.RefillByUser {
 		return usageError(fmt.Errorf("rolling back group %q: without a cloud only you can add nodes of the older revision: remove the fence with %s, add the nodes, and upgrade to them with --current and their labels", u.name, nodegroup.Command("abort", u.name)))
 	}
 	g, err := s.loadGroup(ctx, u.name, modeRollback)

@@ -35,7 +35,7 @@ func runRootCommand(ctx context.Context, c *command, suggest func(string) []stri
 	if err != nil {
 		return err
 	}
-	if s.account, err = s.provider.Account(ctx); err != nil {
+	if s.account, err = s.main.Account(ctx); err != nil {
 		return err
 	}
 	s.podsOfGroupOnly = c.line.needsNoForecast()

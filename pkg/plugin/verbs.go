@@ -112,7 +112,7 @@ func (u *recordedUpgrade) openSession(ctx context.Context, c *command, m mode) (
 	}
 	s, err := (&command{&line, c.conn}).openSession(ctx)
 	if err == nil {
-		s.account, err = s.provider.Account(ctx)
+		s.account, err = s.main.Account(ctx)
 	}
 	return s, err
 }

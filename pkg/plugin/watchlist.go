@@ -72,7 +72,7 @@ func (f *followedGroups) readChanges(ctx context.Context) (warning string, err e
 	if !observes {
 		return "", nil
 	}
-	found, err := f.line.findGroups(ctx, f.nodes)
+	found, err := f.line.findGroups(ctx, f.conn, f.nodes)
 	if err != nil {
 		return f.warnInsteadOfError(ctx, err)
 	}
@@ -82,7 +82,7 @@ func (f *followedGroups) readChanges(ctx context.Context) (warning string, err e
 
 // warnInsteadOfError returns err as a warning if there is an older state to show, else as an error.
 func (f *followedGroups) warnInsteadOfError(ctx context.Context, err error) (warning string, _ error) {
-	if f.found.provider == nil || ctx.Err() != nil {
+	if f.found.main == nil || ctx.Err() != nil {
 		return "", err
 	}
 	f.observed = time.Now() // wait before the next try

@@ -1,0 +1,151 @@
+package plugin
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// nodePools is what a server answers for a list of NodePools or NodeClaims: a document, or an error without one.
+type nodePools struct {
+	pools, claims string
+	// status is the HTTP status of both lists; 0 for 200.
+	status int
+}
+
+// serveNodePools serves twoGroups and the NodePool workers, of whose two nodes k1 has drifted.
+func serveNodePools(t *testing.T, p nodePools) *apiServer {
+	t.Helper()
+	s := twoGroups()
+	for _, name := range []string{"k1", "k2"} {
+		node := build.Node(name, "a")
+		node.Labels["karpenter.sh/nodepool"], node.Spec.ProviderID = "workers", "aws:///us-east-1a/i-"+name
+		s.nodes = append(s.nodes, *node)
+	}
+	s.pods = append(s.pods, *build.Pod("job-0", build.On("k1"), func(pod *corev1.Pod) {
+		pod.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"}
+	}))
+	s.refuse = func(w http.ResponseWriter, r *http.Request) bool {
+		list, is := strings.CutPrefix(r.URL.Path, "/apis/karpenter.sh/v1/")
+		if !is {
+			return false
+		}
+		if p.status != 0 {
+			w.WriteHeader(p.status)
+			return true
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, map[string]string{"nodepools": p.pools, "nodeclaims": p.claims}[list])
+		return true
+	}
+	s.serve(t)
+	return s
+}
+
+// driftingPool is a NodePool whose budget allows one node at a time. One of its two nodes has drifted.
+func driftingPool() nodePools {
+	since := time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)
+	claim := func(name, drifted string) string {
+		return `{"metadata":{"name":"` + name + `","creationTimestamp":"` + since + `","labels":{"karpenter.sh/nodepool":"workers"}},"status":{"nodeName":"` + name + `","providerID":"aws:///us-east-1a/i-` + name + `","conditions":[
+			{"type":"Launched","status":"True","reason":"x","message":"","lastTransitionTime":"` + since + `"},{"type":"Initialized","status":"True","reason":"x","message":"","lastTransitionTime":"` + since + `"},
+			{"type":"Drifted","status":"` + drifted + `","reason":"AMIDrift","message":"","lastTransitionTime":"` + since + `"}]}}`
+	}
+	return nodePools{
+		pools: `{"kind":"NodePoolList","apiVersion":"karpenter.sh/v1","metadata":{},"items":[{"metadata":{"name":"workers","uid":"u","annotations":{"karpenter.sh/nodepool-hash":"1234567890"}},
+			"spec":{"template":{"spec":{}},"limits":{"cpu":1000},"disruption":{"budgets":[{"nodes":"1"}]}}}]}`,
+		claims: `{"kind":"NodeClaimList","apiVersion":"karpenter.sh/v1","metadata":{},"items":[` + claim("k1", "True") + "," + claim("k2", "False") + `]}`,
+	}
+}
+
+// TestNodePoolsStandBesideOtherGroups lists a cluster with groups of both kinds. The cloud is not asked, because only Karpenter's nodes are
+// its.
+func TestNodePoolsStandBesideOtherGroups(t *testing.T) {
+	serveNodePools(t, driftingPool())
+	stdout, stderr, code := invoke(t, "list", "-o", "json")
+	var list struct {
+		Items []struct {
+			Metadata                            struct{ Name string }
+			Provider, GroupKind, Phase, Refusal string
+			Nodes                               int
+			Outdated                            *int
+		}
+	}
+	if err := json.Unmarshal([]byte(stdout), &list); err != nil || code != 0 || stderr != "" || len(list.Items) != 3 {
+		t.Fatalf("exit code %d, %v: %s%s", code, err, stdout, stderr)
+	}
+	pool := list.Items[2]
+	if pool.Metadata.Name != "karpenter/workers" || pool.Provider != "karpenter" || pool.Phase != "follow" || pool.Nodes != 2 || pool.Outdated == nil || *pool.Outdated != 1 || !strings.Contains(pool.Refusal, "status karpenter/workers -w") {
+		t.Errorf("got %+v", pool)
+	}
+}
+
+// TestStatusNamesWhatKeepsNode shows the roll-out of a NodePool by its full and its bare name, and the exit codes.
+func TestStatusNamesWhatKeepsNode(t *testing.T) {
+	s := serveNodePools(t, driftingPool())
+	for _, name := range []string{"workers", "karpenter/workers", "nodegroup/karpenter/workers"} {
+		stdout, stderr, code := invoke(t, "status", name, "--exit-code")
+		for _, want := range []string{
+			"Run by      Karpenter", "(1 drifted, 0 of them being replaced, 1 current)", "Pace        at most 1 node at a time",
+			"node k1: pod shop/job-0: its annotation karpenter.sh/do-not-disrupt keeps its node", "Remaining   not known: something keeps all nodes that are left",
+		} {
+			if !strings.Contains(stdout, want) {
+				t.Errorf("%s: no %q in\n%s%s", name, want, stdout, stderr)
+			}
+		}
+		if code != exitError || stderr != "" {
+			t.Errorf("%s: exit code %d, %q", name, code, stderr)
+		}
+	}
+	for i := range s.pods {
+		s.pods[i].Annotations = nil
+	}
+	if _, stderr, code := invoke(t, "status", "workers", "--exit-code"); code != exitWaiting {
+		t.Errorf("a node that nothing keeps: exit code %d, %q", code, stderr)
+	}
+	if _, stderr, code := invoke(t, "status", "workers"); code != exitDone {
+		t.Errorf("without --exit-code: exit code %d, %q", code, stderr)
+	}
+}
+
+// TestUpgradeOfNodePoolIsRefused checks that nothing is changed, and that a plan still shows what Karpenter will do.
+func TestUpgradeOfNodePoolIsRefused(t *testing.T) {
+	s := serveNodePools(t, driftingPool())
+	stdout, stderr, code := invoke(t, "workers", "--yes")
+	if code != exitError || !strings.Contains(stderr, "Karpenter replaces its drifted nodes by itself: follow that with kubectl nodeupgrade status karpenter/workers -w") {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	}
+	if sent := s.sentRequests(); len(sent) > 0 {
+		t.Errorf("it sent %q", sent)
+	}
+	stdout, stderr, _ = invoke(t, "plan", "workers")
+	if !strings.Contains(stdout, "Karpenter upgrades the group itself: at most 1 unavailable; it waits for the pods of a node without end") {
+		t.Errorf("the plan is\n%s%s", stdout, stderr)
+	}
+}
+
+// TestUnreadNodePoolsAreNamed checks that groups of the cloud are listed if the NodePools cannot be read, and that the list says so.
+func TestUnreadNodePoolsAreNamed(t *testing.T) {
+	cases := map[string]struct {
+		pools nodePools
+		warns string
+	}{
+		"denied":       {nodePools{status: http.StatusForbidden}, "you may not list nodeclaims, nodepools of karpenter.sh: ask for a role with these rights"},
+		"an older API": {nodePools{status: http.StatusNotFound}, "the cluster has no NodePool of karpenter.sh/v1: upgrade Karpenter to 1.0 or newer"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			serveNodePools(t, c.pools)
+			stdout, stderr, code := invoke(t)
+			if code != exitDone || !strings.Contains(stderr, c.warns) || !strings.Contains(stdout, "blue") || !strings.Contains(stdout, "karpenter.sh/nodepool=workers") {
+				t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+			}
+		})
+	}
+}
