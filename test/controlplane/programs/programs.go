@@ -202,17 +202,21 @@ func cacheKey(module string) (string, error) {
 	return "controlplane-" + hex.EncodeToString(h.Sum(nil)[:8]), nil
 }
 
-// Root returns the top folder of the repository that contains the working directory.
+// Root returns the top folder of the repository that contains the working directory, which may be in a nested module.
 func Root(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
 		return "", fmt.Errorf("running go env GOMOD: %w: install Go and put it on the PATH", err)
 	}
-	root := filepath.Dir(strings.TrimSpace(string(out)))
-	if !isDir(filepath.Join(root, "test", "controlplane", "kubernetes")) {
-		return "", fmt.Errorf("looking for test/controlplane in %q: no such folder: run the command in the repository", root)
+	module := filepath.Dir(strings.TrimSpace(string(out)))
+	for root := module; ; root = filepath.Dir(root) {
+		if isDir(filepath.Join(root, "test", "controlplane", "kubernetes")) {
+			return root, nil
+		}
+		if root == filepath.Dir(root) {
+			return "", fmt.Errorf("looking for test/controlplane in %q and above: no such folder: run the command in the repository", module)
+		}
 	}
-	return root, nil
 }
 
 func isDir(path string) bool {
