@@ -90,7 +90,7 @@ test: controlplane ## Run all tests, and samples of the long ones, which "make p
 
 .PHONY: prove
 prove: ## Run everything that proves the tool (hours), and print how long each part took
-	@export NODEUPGRADE_PROVE=1; for part in "test" "worlds N=100000" "fit N=100000" "mutants" "rules CHECK=1" "fidelity" "rivals" "gaps" "crash"; do \
+	@export NODEUPGRADE_PROVE=1; for part in "test" "worlds N=100000" "fit N=100000" "karpenter" "mutants" "rules CHECK=1" "fidelity" "rivals" "gaps" "crash"; do \
 		start=$$(date +%s); $(MAKE) --no-print-directory $$part || exit 1; \
 		echo "== make $$part: $$(($$(date +%s) - start)) s"; \
 	done
@@ -106,6 +106,11 @@ fit: ## Compare the placement of pods by the simulator and by kube-scheduler in 
 .PHONY: rules
 rules: ## Print the upgrade rules of EKS and GKE with their tests and mutants; CHECK=1 checks that the tests fail with each mutant
 	@$(GO) run ./test/house/cmd/rules $(if $(CHECK),-check)
+
+.PHONY: karpenter
+karpenter: controlplane ## Compare the reading of Karpenter's rules with Karpenter's own, and follow roll-outs of its controller (minutes)
+	$(GO) -C test/karpenter vet .
+	$(GO) -C test/karpenter test $(UNVETTED) -count=1 -parallel 8 -timeout 30m .
 
 .PHONY: mutants
 mutants: ## Add bugs, one at a time, and check that at most N=20000 random worlds find each
