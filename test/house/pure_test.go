@@ -20,7 +20,7 @@ const seededFolder = "pkg/drain"
 
 // pureFolders lists the folders whose packages are pure: they only compute decisions.
 func pureFolders() []string {
-	return []string{seededFolder, "pkg/nodegroup", "pkg/nodemark", "pkg/preflight", "pkg/report", "pkg/shell", "pkg/simulate", "pkg/trim", "pkg/upgrade"}
+	return []string{seededFolder, "pkg/nodegroup", "pkg/nodemark", "pkg/nodepool", "pkg/preflight", "pkg/report", "pkg/shell", "pkg/simulate", "pkg/trim", "pkg/upgrade"}
 }
 
 // serverLibraries lists the libraries that connect to a server. Neither a pure package nor its dependencies may import them.

@@ -39,7 +39,7 @@ func TestContributingRecipesNameEachChangedFile(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"the provider is known": {[]string{"--provider=none"}, []string{"use auto, example, aws, gke or manual"}},
+		"the provider is known": {[]string{"--provider=none"}, []string{"use auto, example, aws, gke, karpenter or manual"}},
 		"the provider upgrades": {[]string{"simulate", "-f", "testdata/recipes/unsized.yaml", "-l", "pool=workers", "--current", "version=v2", "--progress=plain"}, []string{"upgraded: 2 of 2 nodes replaced"}},
 		"the strategy plans":    {[]string{"simulate", "--strategy=example"}, []string{"Strategy    example, with EKS's numbers: at most 2 nodes at a time", "the announcement 30m"}},
 		"the strategy upgrades": {[]string{"simulate", "--strategy=example", "--progress=plain"}, []string{"phase announce", "phase replace", "upgraded: 12 of 12 nodes replaced"}},

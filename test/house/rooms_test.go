@@ -20,7 +20,7 @@ func rooms() map[string]room {
 	values := []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/klog/v2"}
 	scheduling := append(slices.Clone(values), "k8s.io/component-helpers")
 	ground := []string{"pkg/nodegroup", "pkg/nodemark", "pkg/drain/...", "pkg/fit", "pkg/shell"}
-	decisions := append(slices.Clone(ground), "pkg/upgrade/...", "pkg/preflight/...", "pkg/inventory")
+	decisions := append(slices.Clone(ground), "pkg/upgrade/...", "pkg/preflight/...", "pkg/inventory", "pkg/nodepool")
 	cloud := []string{"pkg/cloud", "pkg/nodegroup", "pkg/deadline", "pkg/shell"}
 
 	return map[string]room{
@@ -46,9 +46,11 @@ func rooms() map[string]room {
 		},
 
 		"pkg/trim":      {libs: scheduling},
-		"pkg/inventory": {libs: values, own: []string{"pkg/drain"}}, // it derives drain.Facts
-		"pkg/deadline":  {},
-		"pkg/dump":      {libs: append(slices.Clone(values), "sigs.k8s.io/yaml", "go.yaml.in/yaml"), own: []string{"pkg/inventory", "pkg/shell"}},
+		"pkg/inventory": {libs: values, own: []string{"pkg/drain", "pkg/nodepool"}}, // it derives drain.Facts
+		// Karpenter reads the schedules of budgets with this library.
+		"pkg/nodepool": {libs: append(slices.Clone(values), "github.com/robfig/cron")},
+		"pkg/deadline": {},
+		"pkg/dump":     {libs: append(slices.Clone(values), "sigs.k8s.io/yaml", "go.yaml.in/yaml"), own: []string{"pkg/inventory", "pkg/shell"}},
 
 		"pkg/runner":  {libs: values, own: append(slices.Clone(decisions), "pkg/cloud")},
 		"pkg/cluster": {libs: append(slices.Clone(scheduling), "k8s.io/client-go", "golang.org/x/sync", "google.golang.org/protobuf"), own: append(slices.Clone(decisions), "pkg/trim", "pkg/deadline")},
@@ -59,6 +61,7 @@ func rooms() map[string]room {
 		// Credentials come from the kubeconfig's plugin, by client-go, or from default credentials, by oauth2.
 		"pkg/cloud/gke/container": {libs: []string{"k8s.io/client-go/rest", "golang.org/x/oauth2"}, own: cloud},
 		"pkg/cloud/manual":        {libs: values, own: cloud},
+		"pkg/cloud/karpenter":     {libs: values, own: append(slices.Clone(cloud), "pkg/nodepool")},
 		// Recorded clusters have only groups by labels.
 		"pkg/cloud/recorded": {libs: values, own: append(slices.Clone(cloud), "pkg/cloud/manual")},
 
