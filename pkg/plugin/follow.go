@@ -89,7 +89,7 @@ func (f *followedUpgrade) showNow(ctx context.Context) (over bool, err error) {
 		}
 		status.TimeLeft = f.forecast.restAt(f.g.now, shown.Run)
 	}
-	return !record.IsRunning() && !f.g.isFollowingOperation(), f.screen.showChange(status, &record)
+	return !record.IsRunning() && !f.g.isFollowingOperation(), f.screen.showChange(status, f.g.shownRecord(&record))
 }
 
 // beginForecast begins a forecast if a new one is due.

@@ -68,7 +68,7 @@ func LiveLines(l *LiveView, o Options, height int) []string {
 // LiveLines it shows the process, read errors and leftovers. It returns at most height lines, each narrower
 // than o.Width cells.
 func FollowLines(l *LiveView, s *UpgradeStatus, o Options, height int) []string {
-	about := []string{" run by " + cmp.Or(s.Holder, "nobody")}
+	about := []string{" run by " + cmp.Or(s.Holder, s.Follows, "nobody")}
 	if s.Unread != "" {
 		about = append(about, " the group could not be read, only the cluster's nodes are shown: "+s.Unread)
 	}
@@ -126,7 +126,13 @@ type liveRow struct {
 	tone                                  tone
 }
 
-// listRows returns the rows of the nodes in flight, in the order in which their drains started.
+// isPassedOver reports whether the service that replaces the nodes has not begun with a node because something keeps it.
+func (l *LiveView) isPassedOver(n *record.NodeStatus) bool {
+	return n.State == record.NodePending && slices.ContainsFunc(l.Blocked, func(b drain.Blocked) bool { return b.Passed && b.Node == n.Name })
+}
+
+// listRows returns the rows of the nodes in flight, in the order in which their drains started, and of nodes that something
+// keeps.
 func (l *LiveView) listRows() []liveRow {
 	waits := map[string]Wait{}
 	for _, w := range CollectWaits(l.Blocked, l.At) {
@@ -135,7 +141,7 @@ func (l *LiveView) listRows() []liveRow {
 		}
 	}
 	nodes := slices.DeleteFunc(slices.Clone(l.Status.Nodes), func(n record.NodeStatus) bool {
-		return n.Batch == 0 && n.State != record.NodeDraining || n.State == record.NodeQuarantined || n.State == record.NodeDrained
+		return n.Batch == 0 && n.State != record.NodeDraining && !l.isPassedOver(&n) || n.State == record.NodeQuarantined || n.State == record.NodeDrained
 	})
 	slices.SortStableFunc(nodes, func(a, b record.NodeStatus) int {
 		return l.Record.Nodes[a.Name].Began.Compare(l.Record.Nodes[b.Name].Began)
@@ -143,6 +149,9 @@ func (l *LiveView) listRows() []liveRow {
 	rows := make([]liveRow, 0, len(nodes))
 	for _, n := range nodes {
 		row := liveRow{state: strings.ToLower(string(n.State)), node: n.Name, zone: cmp.Or(n.Zone, "-"), pods: strconv.Itoa(n.Pods), since: "-"}
+		if l.isPassedOver(&n) { // its pods are not counted before its drain
+			row.state, row.pods = "kept", "-"
+		}
 		if all := l.MaxPods[n.Name]; all > 0 {
 			row.pods = fmt.Sprintf("%d/%d", n.Pods, all)
 		}
@@ -203,13 +212,17 @@ func (l *LiveView) describeCounts() string {
 }
 
 // describeImpacts returns the number of evictions, and the workloads with fewer ready pods than before. Only
-// workloads with evicted pods are watched, so a good state is reported only for these.
+// workloads with evicted pods are watched, so a good state is reported only for these. The evictions of a service are not
+// counted, so their number is left out.
 func (l *LiveView) describeImpacts() string {
 	evictions := 0
 	for _, w := range l.Impacts {
 		evictions += w.Evictions
 	}
 	text := " " + formatCount(evictions, "eviction")
+	if l.Status.Manager != "" && evictions == 0 {
+		text = " evictions by " + l.Status.Manager + " are not counted"
+	}
 	switch without, fewer, stuck := namesWithoutReadyPod(l.Impacts), countDegraded(l.Impacts), l.Status.Unhealthy; {
 	case len(without) > 0:
 		text += " · without a ready pod: " + JoinFew(without)

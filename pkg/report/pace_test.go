@@ -57,3 +57,18 @@ func TestRolloutIsStuckIfNothingMoves(t *testing.T) {
 		}
 	}
 }
+
+// TestLiveViewShowsKeptNodes checks that a node that a service passes over has a row, which does not say that it has no pods.
+func TestLiveViewShowsKeptNodes(t *testing.T) {
+	l := &LiveView{Record: &record.Record{}}
+	l.Status.Nodes = []record.NodeStatus{{Name: "free", State: record.NodePending}, {Name: "held", State: record.NodePending}, {Name: "gone", State: record.NodeDraining, Pods: 2}}
+	l.Blocked = []drain.Blocked{{Node: "held", Obstacle: drain.Obstacle{Kind: drain.Keeps}, Passed: true}}
+	var got []string
+	for _, row := range l.listRows() {
+		got = append(got, row.node+" "+row.state+" "+row.pods+" "+row.waits)
+	}
+	want := []string{"held kept - its annotation karpenter.sh/do-not-disrupt keeps it", "gone draining 2 "}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -111,7 +111,7 @@ func (p *Provider) Do(_ context.Context, _ string, action nodegroup.Action) erro
 func (p *Provider) describe(pool *nodepool.NodePool, all []*nodepool.NodeClaim, at time.Time) nodegroup.Group {
 	claims := slices.DeleteFunc(slices.Clone(all), func(c *nodepool.NodeClaim) bool { return c.PoolName() != pool.Name })
 	name := GroupName(pool.Name)
-	revision := nodegroup.Revision{ID: pool.TemplateID(), Name: "template " + pool.ShortHash()}
+	revision := nodegroup.Revision{ID: pool.TemplateID(), Name: "template:" + pool.ShortHash()}
 	group := nodegroup.Group{
 		Name: name, Provider: providerName, Kind: kind, Observed: at, Wanted: revision, Pointed: revision,
 		Can:     nodegroup.Capabilities{ListInstances: true, Refill: nodegroup.RefillByPods},
