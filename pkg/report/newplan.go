@@ -28,6 +28,7 @@ func NewPlan(plan Plan, group *nodegroup.Group, members []nodegroup.Member, fore
 	}
 	plan.fillNodes(group, members, forecast.Nodes, isSimulated)
 	plan.Findings = append(plan.Findings, unplacedFindings(forecast.Unplaced)...)
+	plan.StartBlockedBy = plan.rulesBlockingStart()
 	if plan.Current == nil && len(plan.Nodes) == 0 {
 		plan.Assumptions = nil // the target is not known, so nothing was forecast
 		return &plan

@@ -363,19 +363,25 @@ func planFooterLines(p *Plan, o Options) []string {
 	return lines
 }
 
-// blockedStartLines returns a line with the rules that prevent the start of the upgrade. The forecast shows
-// the upgrade without these rules.
-func blockedStartLines(p *Plan) []string {
+// rulesBlockingStart returns the rules whose findings prevent the start of the upgrade, sorted.
+func (p *Plan) rulesBlockingStart() []string {
 	var rules []string
 	for i := range p.Findings {
 		if f := &p.Findings[i]; p.isStoppedBy(f) && !slices.Contains(rules, f.Rule) {
 			rules = append(rules, f.Rule)
 		}
 	}
+	slices.Sort(rules)
+	return rules
+}
+
+// blockedStartLines returns a line with the rules that prevent the start of the upgrade. The forecast shows
+// the upgrade without these rules.
+func blockedStartLines(p *Plan) []string {
+	rules := p.rulesBlockingStart()
 	if len(rules) == 0 {
 		return nil
 	}
-	slices.Sort(rules)
 	return []string{"Begins      only after each Blocked line is fixed; until then the upgrade changes nothing and exits with an error. The rest of this plan shows the upgrade with --skip-check=" + strings.Join(rules, ",")}
 }
 

@@ -1,6 +1,8 @@
 package report_test
 
 import (
+	"cmp"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -96,5 +98,58 @@ func TestPlanShowsSizeDurationAndRoom(t *testing.T) {
 				t.Errorf("got:\n%s\nwant:\n%s", text.String(), c.want)
 			}
 		})
+	}
+}
+
+// The documents and the texts of a plan agree on whether findings prevent the start of the upgrade, and on the rules.
+func TestPlanListsRulesThatPreventStart(t *testing.T) {
+	found := func(rules ...string) []preflight.Finding {
+		var all []preflight.Finding
+		for _, rule := range rules {
+			all = append(all, preflight.Finding{Rule: rule, Severity: preflight.Block, Message: "m"})
+		}
+		return all
+	}
+	skipped := found("PDB001")
+	skipped[0].Skipped = "agreed"
+	cases := map[string]struct {
+		findings []preflight.Finding
+		resumes  string
+		timeout  record.OnTimeout
+		want     string
+	}{
+		"no finding":                      {want: "-"},
+		"the upgrade tries it":            {findings: found("WH001"), want: "-"},
+		"two rules, one of them twice":    {findings: found("POD003", "PDB001", "WH001", "POD003"), want: "PDB001,POD003"},
+		"the finding is skipped":          {findings: skipped, want: "-"},
+		"the upgrade began before":        {findings: found("PDB001"), resumes: "r1", want: "-"},
+		"the upgrade deletes pods":        {findings: found("PDB001"), timeout: record.Force, want: "-"},
+		"a pod without a controller, too": {findings: found("POD001"), resumes: "r1", want: "POD001"},
+	}
+	for name, c := range cases {
+		request := somePlan().Request
+		request.OnTimeout = cmp.Or(c.timeout, request.OnTimeout)
+		group := &nodegroup.Group{Name: "workers", Wanted: nodegroup.Revision{ID: "2"}}
+		members := []nodegroup.Member{{Instance: nodegroup.Instance{ID: "i-1", Outdated: true}, Outdated: true}}
+		plan := report.NewPlan(report.Plan{Request: request, Findings: c.findings, Resumes: c.resumes}, group, members, &simulate.Forecast{}, true)
+		document, err := json.Marshal(plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read struct{ StartBlockedBy []string }
+		if err := json.Unmarshal(document, &read); err != nil {
+			t.Fatal(err)
+		}
+		if got := cmp.Or(strings.Join(read.StartBlockedBy, ","), "-"); got != c.want {
+			t.Errorf("%s: startBlockedBy is %s, want %s", name, got, c.want)
+		}
+		var text strings.Builder
+		if err := report.WritePlan(&text, plan, report.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		_, line, begins := strings.Cut(text.String(), "\nBegins ")
+		if begins != (c.want != "-") || (begins && !strings.Contains(line, "--skip-check="+c.want+"\n")) {
+			t.Errorf("%s: no line for the rules %s in\n%s", name, c.want, text.String())
+		}
 	}
 }

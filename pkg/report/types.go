@@ -99,6 +99,9 @@ type Plan struct {
 	Unlabelled int `json:"unlabelled,omitempty"`
 	// Findings are the problems that the rules of check find in the pods that must move.
 	Findings []preflight.Finding `json:"findings,omitempty"`
+	// StartBlockedBy lists the rules whose findings prevent the start of the upgrade. Until these findings are fixed,
+	// the upgrade changes nothing and exits with an error. The forecast shows the upgrade without these rules.
+	StartBlockedBy []string `json:"startBlockedBy,omitempty"`
 	// Duration is how long the upgrade would take, counted from the time of the plan.
 	Duration simulate.Span `json:"duration,omitzero"`
 	// AwaitsNodes counts the new nodes that users must add, one for each drained node. Duration does not
