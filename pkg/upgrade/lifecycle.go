@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -248,9 +249,25 @@ func (d *decision) describeRemaining(name string) string {
 		left = append(left, fmt.Sprintf("still terminating: %s: check their finalizers and grace periods", abbreviateNames(names)))
 	}
 	if names := listPodNames(view.Evict); len(names) > 0 {
-		left = append(left, fmt.Sprintf("the API server has not answered their eviction: %s: check admission webhooks and the API server's health", abbreviateNames(names)))
+		says := "has not answered their eviction: " + abbreviateNames(names)
+		if answer := d.lastAnswerToEviction(view.Evict); answer != "" {
+			says = fmt.Sprintf("refused their eviction: %s: %s", abbreviateNames(names), answer)
+		}
+		left = append(left, "the API server "+says+": check admission webhooks and the API server's health")
 	}
 	return strings.Join(left, "; ")
+}
+
+// lastAnswerToEviction returns why the last eviction of one of the pods failed: the first of them with an answer. It returns
+// "" if none of their evictions was answered.
+func (d *decision) lastAnswerToEviction(pods []*corev1.Pod) string {
+	for _, pod := range pods {
+		key := schedule.Eviction{UID: pod.UID}.Key()
+		if answer := cmp.Or(d.w.Open[key].Detail, d.w.Notes.Retries[key].Detail); answer != "" {
+			return answer
+		}
+	}
+	return ""
 }
 
 // describeUnreachable returns since when the node's kubelet has not reported, and the remedy.

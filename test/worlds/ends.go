@@ -215,7 +215,7 @@ func (r *rules) checkNoIdleNode(rule string, record record.Record) {
 // a pod, and the reason.
 func (r *rules) checkEvictionFailure(rec record.Record) {
 	m := rec.Message
-	named := strings.Contains(m, `draining node "`) && (strings.Contains(m, "target group web still has") || strings.Contains(m, "pod "+namespace+"/") || strings.Contains(m, "still terminating: "+namespace+"/") || strings.Contains(m, "has not answered their eviction: "+namespace+"/"))
+	named := strings.Contains(m, `draining node "`) && (strings.Contains(m, "target group web still has") || strings.Contains(m, "pod "+namespace+"/") || strings.Contains(m, "still terminating: "+namespace+"/") || strings.Contains(m, " their eviction: "+namespace+"/"))
 	switch {
 	case isBlueGreen(&rec):
 		r.fail("G44", "it fails because a drain takes too long: %s", m)
