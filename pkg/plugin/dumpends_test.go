@@ -37,6 +37,12 @@ func TestPlanExitsLikeItsUpgrade(t *testing.T) {
 			nil,
 		},
 		"a quota that the user says is none": {"k8s-89209-quota-below-use", []string{"--skip-check=NS001"}, exitDone, nil, []string{"Ends "}},
+		"a webhook without pods": {
+			"kyverno-4686-webhook-without-pods", nil, exitStructural,
+			[]string{"it ends as WorkloadUnhealthy after 5m", `1 pod is not created: failed calling webhook "mutate.policy.svc-fail": no pod of its Service is ready`, "1 node not reached"},
+			nil,
+		},
+		"a webhook that the user says is harmless": {"kyverno-4686-webhook-without-pods", []string{"--skip-check=WH001"}, exitDone, nil, []string{"Ends "}},
 		"a namespace that refuses new pods": {
 			"psa-enforced-later", nil, exitStructural, []string{"Ends        WorkloadUnhealthy after 5m", "1 pod is not created: namespace shop enforces"}, nil,
 		},

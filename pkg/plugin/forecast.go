@@ -26,7 +26,7 @@ func (p *planning) makePlan(ctx context.Context) (*report.Plan, error) {
 		}
 	}
 	findings := p.runRules()
-	p.addRefusals(preflight.ListRefusals(findings))
+	p.believeFindings(findings)
 	forecast, assumed, err := p.forecastPlan(ctx)
 	if err != nil {
 		return nil, err
@@ -218,6 +218,9 @@ func (p *planning) makeSpec() simulate.Spec {
 			}
 			return ""
 		}
+	}
+	for _, hook := range p.webhooks {
+		spec.Webhooks = append(spec.Webhooks, simulate.Webhook{Name: hook.Name(), Serves: hook.Serves, AdmitsPod: hook.AdmitsPod, AdmitsEviction: hook.AdmitsEviction})
 	}
 	own := map[string]bool{}
 	for i := range p.members {

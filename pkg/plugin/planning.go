@@ -21,6 +21,8 @@ type planning struct {
 	balancers balancers
 	// refusals says why the API server refuses new pods of a workload, by the workload's name in findings.
 	refusals map[string]preflight.Refusal
+	// webhooks are the admission webhooks that may fail during the upgrade.
+	webhooks []*preflight.FailingWebhook
 	// survey is the cloud's data for plans. surveyErr explains which part is missing; it is nil if nothing is.
 	survey    cloud.Survey
 	surveyErr error
@@ -73,6 +75,12 @@ func (p *planning) loadSurvey(ctx context.Context) error {
 		return fmt.Errorf("reading group %q from the cloud: %w", p.group.Name, err)
 	}
 	return nil
+}
+
+// believeFindings makes the forecast follow the findings about pods that the API server refuses and about webhooks that may fail.
+func (p *planning) believeFindings(findings []preflight.Finding) {
+	p.addRefusals(preflight.ListRefusals(findings))
+	p.webhooks = preflight.ListFailingWebhooks(findings)
 }
 
 // addRefusals adds workloads whose new pods the API server refuses. It does not replace known refusals.

@@ -14,7 +14,6 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/dump"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
@@ -91,7 +90,7 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 	}
 	s.printAssumptions(g, d)
 	p := &planning{groupContext: g, s: at, recorder: at.newSimulationRecorder()}
-	p.addRefusals(preflight.ListRefusals(p.runRules()))
+	p.believeFindings(p.runRules())
 	if s.line.compare {
 		return p.printComparison(ctx)
 	}

@@ -107,7 +107,7 @@ func planGroups(ctx context.Context, s *session, names []string) error {
 		}
 		if s.line.compare {
 			p := &planning{groupContext: g, s: s}
-			p.addRefusals(preflight.ListRefusals(p.runRules()))
+			p.believeFindings(p.runRules())
 			return p.printComparison(ctx)
 		}
 		s.line.warn(g.keptSurge)

@@ -77,6 +77,8 @@ type Finding struct {
 	Skipped string `json:"skipped,omitempty"`
 	// whileOldExists is the value of Refusal.WhileOldExists for this finding.
 	whileOldExists bool
+	// webhook is the webhook of a finding of WH001.
+	webhook *FailingWebhook
 }
 
 // String returns the finding in one line, with its remedy.

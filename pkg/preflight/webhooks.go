@@ -66,13 +66,17 @@ func (h *admissionHook) refusesOnFailure() bool {
 	return h.FailurePolicy == nil || *h.FailurePolicy == admissionv1.Fail
 }
 
+// isServedBy reports whether the Service is the webhook's.
+func (h *admissionHook) isServedBy(service *corev1.Service) bool {
+	ref := h.ClientConfig.Service
+	return ref != nil && service.Namespace == ref.Namespace && service.Name == ref.Name
+}
+
 // servingWorkload returns the workload that serves the webhook, nil if no workload that must move does.
 func (h *admissionHook) servingWorkload(s *Scene) *Workload {
 	for _, w := range s.Workloads {
-		for _, service := range w.Services {
-			if h.ClientConfig.Service != nil && service.Namespace == h.ClientConfig.Service.Namespace && service.Name == h.ClientConfig.Service.Name {
-				return w
-			}
+		if slices.ContainsFunc(w.Services, h.isServedBy) {
+			return w
 		}
 	}
 	return nil
@@ -81,11 +85,16 @@ func (h *admissionHook) servingWorkload(s *Scene) *Workload {
 // isCalledFor reports whether the webhook is called when the resource is created for a pod of the
 // workload.
 func (h *admissionHook) isCalledFor(s *Scene, w *Workload, resource string) bool {
-	object := w.Model().Labels
+	return h.isCalledForPod(s, w.Model(), resource)
+}
+
+// isCalledForPod reports whether the webhook is called when the resource is created for the pod.
+func (h *admissionHook) isCalledForPod(s *Scene, pod *corev1.Pod, resource string) bool {
+	object := pod.Labels
 	if resource == ofEvictions {
 		object = nil // an eviction does not have the pod's labels
 	}
-	return h.covers(resource) && hookSelects(h.NamespaceSelector, namespaceLabels(s, w.Namespace)) && hookSelects(h.ObjectSelector, object)
+	return h.covers(resource) && hookSelects(h.NamespaceSelector, namespaceLabels(s, pod.Namespace)) && hookSelects(h.ObjectSelector, object)
 }
 
 // covers reports whether a rule of the webhook covers the creation of the resource.
@@ -126,7 +135,7 @@ func findFailingWebhooks(s *Scene) []Finding {
 		}
 		if why, severity := hook.describeMissingAnswer(s); why != "" {
 			if f := describeUnansweredHook(s, hook, why, severity); f != nil {
-				f.Object = hook.config
+				f.Object, f.webhook = hook.config, newFailingWebhook(s, hook)
 				found = append(found, *f)
 			}
 			continue
@@ -137,7 +146,7 @@ func findFailingWebhooks(s *Scene) []Finding {
 		}
 		if risk := describeOutageRisk(s, w); risk != "" {
 			if f := describeMovingHook(s, hook, w, risk); f != nil {
-				f.Object, f.Workload = hook.config, w.String()
+				f.Object, f.Workload, f.webhook = hook.config, w.String(), newFailingWebhook(s, hook)
 				found = append(found, *f)
 			}
 		}
@@ -153,9 +162,7 @@ func (h *admissionHook) describeMissingAnswer(s *Scene) (why string, severity Se
 		return "", "" // the webhook is outside the cluster
 	}
 	name := "Service " + ref.Namespace + "/" + ref.Name
-	i := slices.IndexFunc(s.Services, func(service *corev1.Service) bool {
-		return service.Namespace == ref.Namespace && service.Name == ref.Name
-	})
+	i := slices.IndexFunc(s.Services, h.isServedBy)
 	if i < 0 {
 		return name + " does not exist", Block
 	}

@@ -70,7 +70,7 @@ func New(spec Spec) *Cluster {
 	c.scheduler = &scheduler{clock: clock, index: c.index}
 	c.pods = &podLifecycle{
 		clock: clock, times: spec.Times, group: c.group, index: c.index, scheduler: c.scheduler, budgets: c.budgets,
-		actions: c.actions, workloads: c.workloads, faultsLast: spec.FaultsLast, refused: map[drain.Workload]string{}, findRefusal: spec.Refused,
+		actions: c.actions, workloads: c.workloads, faultsLast: spec.FaultsLast, refused: map[drain.Workload]string{}, findRefusal: spec.Refused, webhooks: newWebhooks(&spec, clock),
 		outages: &outages{clock: clock, ready: map[types.UID]int{}, since: map[types.UID]time.Time{}},
 		sets:    orderedSets{workloads: spec.Workloads, pods: map[types.UID]map[types.UID]*simPod{}, missing: map[types.UID][]*simPod{}},
 	}

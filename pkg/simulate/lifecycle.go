@@ -32,6 +32,7 @@ type podLifecycle struct {
 	refused map[drain.Workload]string
 	// findRefusal returns why the API server refuses the pod that would replace a pod; see Spec.Refused.
 	findRefusal func(pod *corev1.Pod, beside bool) string
+	webhooks    *webhooks
 }
 
 // addPods adds the pods of the Spec, and returns those that are bound or pending. It creates all scheduling keys
@@ -108,6 +109,7 @@ func isKeptByFinalizers(pod *corev1.Pod, now time.Time) bool {
 // bindPodToNode binds the pod to a node and counts it there.
 func (l *podLifecycle) bindPodToNode(u *simPod, n *simNode) {
 	l.index.bindToNode(u, n)
+	l.webhooks.addPod(u)
 	l.workloads.Store(u.pod)
 	l.changeUsage(u, 1)
 	l.scheduler.lowest = min(l.scheduler.lowest, priorityOf(u.pod))
@@ -181,6 +183,7 @@ func (l *podLifecycle) markPodReady(uid types.UID) {
 	}}
 	l.updatePod(u, &pod)
 	l.updateReadyCount(u, +1)
+	l.webhooks.retryCreations(uid)
 	if u.key.kind == statefulSet {
 		l.createNextOrdinal(u.key.owner)
 	}
@@ -260,6 +263,7 @@ func (l *podLifecycle) terminationTime(pod *corev1.Pod) time.Duration {
 // removePodObject removes a pod that has ended.
 func (l *podLifecycle) removePodObject(u *simPod) {
 	l.index.unbindFromNode(u)
+	l.webhooks.removePod(u.pod.UID)
 	l.workloads.Remove(u.pod)
 	l.changeUsage(u, -1)
 	l.scheduler.markFreed(u.node)
@@ -299,11 +303,9 @@ func (l *podLifecycle) replacePod(u *simPod) {
 
 // createReplacement creates a pod and reports whether that succeeded. The API server may refuse it.
 func (l *podLifecycle) createReplacement(u *simPod) (created bool) {
-	if l.findRefusal != nil {
-		if why := l.findRefusal(u.pod, u.succeeds != ""); why != "" {
-			l.refused[drain.WorkloadOf(u.pod)] = why
-			return false
-		}
+	if why := l.refuseCreation(u); why != "" {
+		l.refused[drain.WorkloadOf(u.pod)] = why
+		return false
 	}
 	if named := l.sets.workloads[u.key.owner].NodeName; named != "" {
 		l.createOnNamedNode(u, named)
@@ -316,6 +318,28 @@ func (l *podLifecycle) createReplacement(u *simPod) (created bool) {
 		l.startPodOnNode(u, n)
 	}
 	return true
+}
+
+// refuseCreation returns why the API server refuses to create the pod; "" if it does not. If a webhook refuses it, the
+// controller creates it when the webhook answers again.
+func (l *podLifecycle) refuseCreation(u *simPod) string {
+	if l.findRefusal != nil {
+		if why := l.findRefusal(u.pod, u.succeeds != ""); why != "" {
+			return why
+		}
+	}
+	if u.succeeds != "" {
+		return l.webhooks.refuseCreation(u.pod, nil) // the restart is tried again
+	}
+	return l.webhooks.refuseCreation(u.pod, func() { l.createLate(u) })
+}
+
+// createLate creates a pod that was refused before.
+func (l *podLifecycle) createLate(u *simPod) {
+	created := *u.pod
+	created.CreationTimestamp = metav1.Time{Time: l.clock.now}
+	u.pod = &created
+	l.createReplacement(u)
 }
 
 // namedNodeDelay is how long a controller takes to create a pod whose template names its node. Without this time, a drain
@@ -343,7 +367,9 @@ func (l *podLifecycle) createOnNamedNode(u *simPod, name string) {
 // createNextOrdinal creates the missing pods of an ordered StatefulSet whose turn it is.
 func (l *podLifecycle) createNextOrdinal(owner types.UID) {
 	for next := l.sets.takeNextMissing(owner); next != nil; next = l.sets.takeNextMissing(owner) {
-		l.createReplacement(next)
+		if !l.createReplacement(next) {
+			return // its next pods come after it
+		}
 	}
 }
 

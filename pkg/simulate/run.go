@@ -184,6 +184,9 @@ func (c *Cluster) evictPod(a schedule.Eviction) (nodegroup.Outcome, string) {
 	if !ok || u.pod.Spec.NodeName != a.Node {
 		return nodegroup.OutcomeMoved, "the pod is gone"
 	}
+	if why := c.pods.webhooks.refuseEviction(u.pod); why != "" {
+		return nodegroup.OutcomeLater, why
+	}
 	if outcome, detail := c.budgets.admitEviction(u); outcome != nodegroup.OutcomeDone {
 		return outcome, detail
 	}

@@ -70,6 +70,8 @@ type Spec struct {
 	// Refused returns why the API server refuses the pod that a controller would create instead of a pod, or in
 	// addition to it if beside is true. It returns "" if it admits the pod. A nil Refused admits all pods.
 	Refused func(pod *corev1.Pod, beside bool) string
+	// Webhooks are the admission webhooks that may fail during the upgrade.
+	Webhooks []Webhook
 	// Record is the record of an upgrade that has already begun; zero for none.
 	Record record.Record
 	Times  Times
