@@ -25,8 +25,8 @@ func capacityRules() []Rule {
 			Source: "GKE node pool upgrade strategies; EKS phases",
 		},
 		{
-			ID: "CAP002", Severity: Error, find: findZonesWithoutNodes,
-			Text:   "A zone has outdated nodes with pods and no other node that takes pods, and no node is added there before the drain. Pods that are bound to the zone, by a volume or by a spread constraint, stay Pending.",
+			ID: "CAP002", Severity: Error, More: volumeKinds(), find: findZonesWithoutNodes,
+			Text:   "A zone has outdated nodes with pods that are bound to it, by a volume, a spread constraint or their node selection. No other node of the zone takes pods, and no node is added there before the drain, so these pods stay Pending. The finding is a warning if the group replaces each drained node, as with --max-surge=0: the pods wait until then.",
 			Source: "EKS phases",
 		},
 		{
@@ -228,47 +228,79 @@ func findZonesWithoutNodes(s *Scene) []Finding {
 	if traits := s.World.Request.ReplacedBy().Traits(); traits.Expires || traits.ByAutoscaler {
 		return nil
 	}
-	moving := map[string]int{}
-	for _, w := range s.Workloads {
-		for _, pod := range w.Leaving {
-			if node := s.nodes[pod.Spec.NodeName]; node != nil {
-				moving[node.Labels[corev1.LabelTopologyZone]]++
-			}
-		}
-	}
+	bound := s.countZoneBoundPods()
 	for _, node := range s.staying {
 		if nodegroup.IsNodeReady(node) {
-			delete(moving, node.Labels[corev1.LabelTopologyZone])
+			delete(bound, node.Labels[corev1.LabelTopologyZone])
 		}
 	}
-	delete(moving, "") // clusters without zones
 	var found []Finding
-	for _, zone := range slices.Sorted(maps.Keys(moving)) {
-		why, remedy := s.explainNoNewNode(zone)
-		if why != "" {
-			found = append(found, Finding{
-				Object:  "zone " + zone,
-				Message: fmt.Sprintf("all of its nodes are outdated, and %s: pods that are bound to the zone stay Pending (%d must move)", why, moving[zone]),
-				Remedy:  remedy,
-			})
+	for _, zone := range slices.Sorted(maps.Keys(bound)) {
+		if f := s.explainNoNewNode(zone, formatCount(bound[zone], "pod")+" bound to the zone"); f != nil {
+			f.Object = "zone " + zone
+			found = append(found, *f)
 		}
 	}
 	return found
 }
 
-// explainNoNewNode returns why the zone gets no new node before its outdated nodes are drained,
-// "" if it gets one.
-func (s *Scene) explainNoNewNode(zone string) (why, remedy string) {
-	g := &s.World.Group
+// countZoneBoundPods counts the pods that must leave their node and that only a node of the same zone takes, by zone.
+func (s *Scene) countZoneBoundPods() map[string]int {
+	bound := map[string]int{}
+	for _, w := range s.Workloads {
+		for _, pod := range w.Leaving {
+			node := s.nodes[pod.Spec.NodeName]
+			if node == nil || node.Labels[corev1.LabelTopologyZone] == "" { // a cluster without zones
+				continue
+			}
+			if zone := node.Labels[corev1.LabelTopologyZone]; s.isBoundToZone(pod, zone) {
+				bound[zone]++
+			}
+		}
+	}
+	return bound
+}
+
+// isBoundToZone reports whether the pod's volumes, its spread constraints or its node selection keep it in the zone.
+func (s *Scene) isBoundToZone(pod *corev1.Pod, zone string) bool {
+	for i := range pod.Spec.Volumes {
+		if terms := s.volumeTermsOf(pod, &pod.Spec.Volumes[i]); slices.Contains(zonesOf(terms), zone) && !s.isReachable(terms, pod) {
+			return true
+		}
+	}
+	if slices.ContainsFunc(pod.Spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool {
+		return c.WhenUnsatisfiable == corev1.DoNotSchedule && slices.Contains(zoneKeys(), c.TopologyKey)
+	}) {
+		return true
+	}
+	may := placementOf(pod)
+	return slices.ContainsFunc(zoneKeys(), func(key string) bool { return selectsByLabel(pod, key) }) && !slices.ContainsFunc(s.staying, may.selectsNode)
+}
+
+// selectsByLabel reports whether the pod's node selector or its required affinity names the label.
+func selectsByLabel(pod *corev1.Pod, key string) bool {
+	return slices.Contains(keysOf(pod, requiredNodeAffinity(pod)), key)
+}
+
+// explainNoNewNode returns the finding for pods whose zone gets no new node before its outdated nodes are drained, nil if it
+// gets one. If the group replaces the drained nodes, the pods only wait until then.
+func (s *Scene) explainNoNewNode(zone, pods string) *Finding {
+	g, why := &s.World.Group, "all of its nodes are outdated, and "
 	switch {
 	case !g.AddsNodes():
-		return "the group adds none", "add a node there before the upgrade"
+		return &Finding{Message: why + "the group adds none: " + pods + " must move and will stay Pending", Remedy: "add a node there before the upgrade"}
 	case len(g.Zones) > 0 && !slices.Contains(g.Zones, zone):
-		return "the group launches nodes only in " + strings.Join(g.Zones, ", "), "add a subnet of the zone to the group, or a node there by other means"
+		return &Finding{
+			Message: why + "the group launches nodes only in " + strings.Join(g.Zones, ", ") + ": " + pods + " must move and will stay Pending",
+			Remedy:  "add a subnet of the zone to the group, or a node there by other means",
+		}
 	case s.World.Request.Surge == 0:
-		return "none is added before they are drained", joinAlternatives(adviseSurge(s.World, 1), "add a node there before the upgrade")
+		return &Finding{
+			Severity: Warn, Message: why + "none is added before they are drained: " + pods + " must wait until a drained node is replaced",
+			Remedy: joinAlternatives(adviseSurge(s.World, 1), "add a node there before the upgrade"),
+		}
 	default:
-		return "", ""
+		return nil
 	}
 }
 
