@@ -35,7 +35,7 @@ func TestMissingDataIsReportedAsUnknown(t *testing.T) {
 		{"check blue", "", unknown + " of its 2 nodes are outdated", 3},
 		{"check blue -o json", "", "which nodes are current is unknown", 3},
 		{"check blue " + current, "pods", "pods is forbidden: " + role, 1},
-		{"check blue " + current, "services statefulsets persistentvolumeclaims", "Not known   22 rules not checked, or only in part: you may not list persistentvolumeclaims, services, statefulsets", 3},
+		{"check blue " + current, "services statefulsets persistentvolumeclaims", "Not known   23 rules not checked, or only in part: you may not list persistentvolumeclaims, services, statefulsets", 3},
 		{"check blue -f " + dump, "", "rules not checked, or only in part: the dump has no configmaps", 3},
 		{"simulate blue -f " + dump, "", "Assumed     no pod is the last ready one behind a Service (the upgrade would keep such a pod until another is ready): the dump has no services", 3},
 		{"simulate blue -o json -f " + dump, "", "the dump has no services", 3},
