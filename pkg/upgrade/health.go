@@ -214,15 +214,19 @@ func recoveryFrom(before record.WorkloadRecord, missing bool) schedule.Recovery 
 }
 
 // recoveryOf returns what the scheduling of evictions needs to know about a workload. It returns false if the workload
-// is not on record or need not be ready.
+// is not on record or need not be ready. For the latter, the result has only how long its pods usually take: its last ready
+// pod waits for that time.
 func (d *decision) recoveryOf(w drain.Workload) (schedule.Recovery, bool) {
 	if r, noted := d.recoveries[w]; noted {
 		return r, true
 	}
 	name := w.String()
 	before, known := d.rec.Workloads[name]
-	if !known || before.Ready+before.Scaled == 0 || d.rec.Request.IgnoresUnready(name) {
+	switch {
+	case !known || before.Ready+before.Scaled == 0:
 		return schedule.Recovery{}, false
+	case d.rec.Request.IgnoresUnready(name):
+		return schedule.Recovery{Usual: before.Usual.Duration}, false
 	}
 	return recoveryFrom(before, false), true
 }
