@@ -43,6 +43,16 @@ func TestPlanExitsLikeItsUpgrade(t *testing.T) {
 			nil,
 		},
 		"a webhook that the user says is harmless": {"kyverno-4686-webhook-without-pods", []string{"--skip-check=WH001"}, exitDone, nil, []string{"Ends "}},
+		"a quota whose workload is ignored": {
+			"k8s-89209-quota-below-use",
+			[]string{"--ignore-unready=shop/Deployment/web"},
+			exitDone,
+			[]string{
+				", 1 workload left with fewer ready pods, takes ",
+				"Loses       ready pods of shop/Deployment/web: it keeps 0 of 2, because its new pods are refused: ResourceQuota shop/q is exceeded",
+			},
+			[]string{"Ends "},
+		},
 		"a namespace that refuses new pods": {
 			"psa-enforced-later", nil, exitStructural, []string{"Ends        WorkloadUnhealthy after 5m", "1 pod is not created: namespace shop enforces"}, nil,
 		},

@@ -34,7 +34,7 @@ func NewPlan(plan Plan, group *nodegroup.Group, members []nodegroup.Member, fore
 		return &plan
 	}
 	plan.Peak, plan.Duration, plan.Room, plan.Evictions = forecast.Peak, forecast.Duration, forecast.Room, new(forecast.Evictions)
-	plan.Deletions = forecast.Deletions
+	plan.Deletions, plan.Unrecovered = forecast.Deletions, forecast.Unrecovered
 	if forecast.Fast.Result != "" {
 		plan.Ends = &PlanEnds{Fast: forecast.Fast, Slow: forecast.Slow}
 	}

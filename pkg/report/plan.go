@@ -139,6 +139,9 @@ func planVerdict(p *Plan) (tone, string) {
 	if past := p.countDeletedPastBudgets(); past > 0 {
 		text += fmt.Sprintf(", %s deleted against their budgets", formatCount(past, "pod"))
 	}
+	if lost := len(p.Unrecovered); lost > 0 {
+		text += fmt.Sprintf(", %s left with fewer ready pods", formatCount(lost, "workload"))
+	}
 	if refused := p.countRefusedWorkloads(); refused > 0 {
 		text += fmt.Sprintf(", the server refuses new pods of %s", formatCount(refused, "workload"))
 	}
@@ -151,7 +154,7 @@ func (p *Plan) urgency() tone {
 	switch {
 	case p.NeedsAction() || slices.ContainsFunc(p.Nodes, isBlocked):
 		return bad
-	case p.countDeletedPastBudgets() > 0 || !p.knowsBlockers():
+	case p.countDeletedPastBudgets()+len(p.Unrecovered) > 0 || !p.knowsBlockers():
 		return warning
 	default:
 		return good
@@ -409,8 +412,21 @@ func forecastLines(p *Plan) []string {
 	if _, past := countDeletions(p.Deletions); past > 0 {
 		lines = append(lines, "Deletes     "+describeDeletions(p.Deletions))
 	}
+	lines = append(lines, unrecoveredLines(p.Unrecovered)...)
 	if line := formatCapacity(&p.Room); line != "" {
 		lines = append(lines, line)
+	}
+	return lines
+}
+
+// unrecoveredLines returns a line for each workload that keeps fewer ready pods.
+func unrecoveredLines(all []simulate.Unrecovered) []string {
+	var lines []string
+	for i, u := range all {
+		if i == maxNamedWorkloads {
+			return append(lines, "Loses       ready pods of "+formatCount(len(all)-i, "more workload"))
+		}
+		lines = append(lines, fmt.Sprintf("Loses       ready pods of %s: it keeps %d of %d%s; the upgrade does not wait for it", u.Workload, u.Ready, u.Before, withPrefix(", because its new pods are refused: ", u.Why)))
 	}
 	return lines
 }

@@ -3,6 +3,7 @@ package report_test
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -98,6 +99,37 @@ func TestPlanShowsSizeDurationAndRoom(t *testing.T) {
 				t.Errorf("got:\n%s\nwant:\n%s", text.String(), c.want)
 			}
 		})
+	}
+}
+
+// If workloads lose ready pods although the upgrade succeeds, the verdict counts them and a line names each.
+func TestPlanNamesWorkloadsThatLosePods(t *testing.T) {
+	lost := func(n int) []simulate.Unrecovered {
+		var all []simulate.Unrecovered
+		for i := range n {
+			all = append(all, simulate.Unrecovered{Workload: fmt.Sprintf("shop/Deployment/web%d", i), Ready: i, Before: 9})
+		}
+		return all
+	}
+	for n, want := range map[int][]string{
+		0: nil,
+		1: {", 1 workload left with fewer ready pods, takes", "\nLoses       ready pods of shop/Deployment/web0: it keeps 0 of 9; the upgrade does not wait for it\n"},
+		7: {", 7 workloads left with fewer ready pods, takes", "web4: it keeps 4 of 9;", "\nLoses       ready pods of 2 more workloads\n"},
+	} {
+		plan := somePlan()
+		plan.Unrecovered = lost(n)
+		var text strings.Builder
+		if err := report.WritePlan(&text, plan, report.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range want {
+			if !strings.Contains(text.String(), part) {
+				t.Errorf("%d workloads: no %q in\n%s", n, part, text.String())
+			}
+		}
+		if shows := strings.Contains(text.String(), "fewer ready pods") || strings.Contains(text.String(), "Loses"); shows != (n > 0) || strings.Contains(text.String(), "web5") {
+			t.Errorf("%d workloads:\n%s", n, text.String())
+		}
 	}
 }
 

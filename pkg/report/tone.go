@@ -35,7 +35,7 @@ func (o Options) paint(t tone, text string) string {
 // toneOfLabel returns the tone of lines with the label.
 func toneOfLabel(label string) tone {
 	switch label {
-	case "Refused", "Blocked", "Error", "Stuck", "Begins", "Deletes":
+	case "Refused", "Blocked", "Error", "Stuck", "Begins", "Deletes", "Loses":
 		return bad
 	case "Warning", "Not known", "Not read", "Gives back", "Keeps", "Suspended", "Leftover":
 		return warning

@@ -111,6 +111,9 @@ type Plan struct {
 	Ends *PlanEnds `json:"ends,omitempty"`
 	// Deletions lists the workloads whose pods are deleted instead of evicted, in order of time.
 	Deletions []simulate.Deletion `json:"deletions,omitempty"`
+	// Unrecovered lists the workloads that keep fewer ready pods than before although the upgrade succeeds: it does not
+	// wait for them, because of --ignore-unready or because the cloud drains the nodes.
+	Unrecovered []simulate.Unrecovered `json:"unrecovered,omitempty"`
 	// ExtraInstanceHours are the instance-hours of the upgrade minus those of a group that keeps its size.
 	// They are negative if the group is smaller during the upgrade, and nil if there is no forecast.
 	ExtraInstanceHours *float64 `json:"extraInstanceHours,omitempty"`

@@ -53,6 +53,9 @@ type Forecast struct {
 	// Unplaced are the pods that would have no node at the end, or when the upgrade would stop because of them. They
 	// are sorted by name. Pods that are already pending are left out.
 	Unplaced []Unplaced
+	// Unrecovered are the workloads whose pods left nodes and that have fewer ready pods for good, although the upgrade
+	// succeeds: it did not wait for them. They are sorted by name.
+	Unrecovered []Unrecovered
 }
 
 // Ending is how an upgrade ends.
@@ -238,6 +241,9 @@ func predictOnce(ctx context.Context, spec Spec, req record.Request, drawn uint6
 		r.forecast.Forced += d.PastBudget
 	}
 	r.recordEnding(rec.Result, c.countNotReached(r.nodes))
+	if err == nil && !isEndless && !r.forecast.Fast.Fails() {
+		r.forecast.Unrecovered = c.findUnrecovered()
+	}
 	if isEndless {
 		r.forecast.Endless = cmp.Or(endless.Waiting, "an event that never comes")
 		r.forecast.Duration, r.forecast.ExtraHours = Span{}, 0
@@ -288,6 +294,7 @@ func (f *Forecast) mergeRun(late *Forecast) {
 	if len(late.Unplaced) > len(f.Unplaced) {
 		f.Unplaced = late.Unplaced
 	}
+	f.Unrecovered = mergeUnrecovered(f.Unrecovered, late.Unrecovered)
 	byName := make(map[string]*NodeForecast, len(late.Nodes))
 	for i := range late.Nodes {
 		byName[late.Nodes[i].Name] = &late.Nodes[i]
