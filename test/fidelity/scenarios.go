@@ -165,6 +165,14 @@ func unschedulableScenarios() []scenario {
 			workloads: []fixture.Workload{changed(withKnownTermination("cache", 3, 2*second, 3*second), asking(disk, "50Gi")), other},
 		},
 		{
+			name: "an ignored workload without room", nodes: 3, oldResources: having(disk, "100Gi"), newResources: having(disk, "20Gi"), flags: []string{"--settle=1s", "--ignore-unready=*"},
+			workloads: []fixture.Workload{changed(withKnownTermination("cache", 3, 2*second, 3*second), asking(disk, "50Gi")), other},
+		},
+		{
+			name: "an ignored workload with a budget", nodes: 3, code: 1, oldResources: having(disk, "100Gi"), newResources: having(disk, "20Gi"), flags: []string{"--settle=1s", "--ignore-unready=*", "--drain-timeout=12s"},
+			workloads: []fixture.Workload{withBudget(changed(withKnownTermination("cache", 3, 2*second, 3*second), asking(disk, "50Gi")), "1"), other},
+		},
+		{
 			name: "a host port too few", nodes: 3, code: 1, missingNewNodes: 1, flags: []string{"--settle=1s"},
 			workloads: []fixture.Workload{changed(withKnownTermination("edge", 3, 2*second, 3*second), port), other},
 		},
