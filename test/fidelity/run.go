@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -186,7 +187,31 @@ func (sc *scenario) setUp(ctx context.Context, s *fixture.Fixture) error {
 	if err := s.AwaitNodes(ctx, sc.selector(), 2*sc.nodes-sc.missingNewNodes); err != nil {
 		return err
 	}
+	if err := sc.addSilentWebhook(ctx, s); err != nil {
+		return err
+	}
 	return sc.addPlaceholders(ctx, s)
+}
+
+// addSilentWebhook adds a webhook with failurePolicy Fail whose Service does not exist. It is called only in the scenario's namespace.
+func (sc *scenario) addSilentWebhook(ctx context.Context, s *fixture.Fixture) error {
+	if sc.silentWebhook == "" {
+		return nil
+	}
+	none, fail := admissionv1.SideEffectClassNone, admissionv1.Fail
+	config := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: sc.group()}, Webhooks: []admissionv1.ValidatingWebhook{{
+		Name: "silent.example.com", SideEffects: &none, FailurePolicy: &fail, AdmissionReviewVersions: []string{"v1"},
+		ClientConfig:      admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: s.Namespace, Name: "gone"}},
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}},
+		Rules: []admissionv1.RuleWithOperations{{
+			Operations: []admissionv1.OperationType{admissionv1.Create},
+			Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{sc.silentWebhook}},
+		}},
+	}}}
+	if _, err := s.Cluster.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, config, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating the webhook: %w", err)
+	}
+	return nil
 }
 
 // addPlaceholders creates pods on the current nodes with a lower priority than all other pods, and waits until they run.

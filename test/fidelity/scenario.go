@@ -42,6 +42,8 @@ type scenario struct {
 	missingNewNodes            int
 	oldResources, newResources corev1.ResourceList
 	newCPU                     string
+	// silentWebhook is the resource whose creations are refused, because a webhook does not answer; "" for none.
+	silentWebhook string
 	// keepIn is the folder for the plan and the events; "" for none.
 	keepIn string
 }

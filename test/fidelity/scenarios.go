@@ -12,7 +12,7 @@ import (
 
 // scenarios returns all scenarios, by topic.
 func scenarios(seed uint64) []scenario {
-	return slices.Concat(failingManagedScenario(), windowScenarios(), strategyScenarios(), budgetScenarios(), randomScenarios(seed), workloadScenarios(), timeoutScenarios(), unschedulableScenarios(), missingPodScenarios(), managedScenarios())
+	return slices.Concat(failingManagedScenario(), windowScenarios(), strategyScenarios(), budgetScenarios(), randomScenarios(seed), workloadScenarios(), timeoutScenarios(), unschedulableScenarios(), webhookScenarios(), missingPodScenarios(), managedScenarios())
 }
 
 // windowScenarios returns scenarios about the number of nodes in flight.
@@ -179,6 +179,20 @@ func unschedulableScenarios() []scenario {
 		{
 			name: "pods that take longer than a node has", nodes: 3, code: 1, flags: []string{"--settle=1s", "--drain-timeout=8s"},
 			workloads: []fixture.Workload{withKnownTermination("slow", 3, 2*second, 20*second)},
+		},
+	}
+}
+
+// webhookScenarios returns scenarios with a webhook that does not answer.
+func webhookScenarios() []scenario {
+	return []scenario{
+		{
+			name: "a silent webhook for evictions", nodes: 3, code: 1, silentWebhook: "pods/eviction", flags: []string{"--settle=1s", "--drain-timeout=40s"},
+			workloads: []fixture.Workload{withKnownTermination("web", 4, 2*second, 5*second)},
+		},
+		{
+			name: "a silent webhook for pods", nodes: 3, code: 1, silentWebhook: "pods", flags: []string{"--settle=1s"},
+			workloads: []fixture.Workload{withKnownTermination("web", 4, 2*second, 5*second)},
 		},
 	}
 }
