@@ -180,6 +180,8 @@ func readRequest(t *testing.T, text []byte, w *upgrade.World) record.Request {
 			r.OnTimeout = record.OnTimeout(value)
 		case "like":
 			r.Like = value
+		case "implicit-budgets":
+			r.NoImplicitBudgets = value == "false"
 		case "provider":
 			w.Group.Provider = value
 		case "kubelet":

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 const (
@@ -23,7 +24,7 @@ func webhookRules() []Rule {
 	return []Rule{
 		{
 			ID: "WH001", Severity: Block, StartsAnyway: true, Reads: []string{"services", "namespaces"}, More: kinds, find: findFailingWebhooks,
-			Text:   "A webhook with failurePolicy Fail is called for new pods or evictions, and its Service does not exist or has no ready pod, or a drain may evict all of its pods at the same time. Until it answers again, pods are neither created nor evicted. If it is also called for its own pods, they cannot come back. The finding is less severe if the webhook is not called for its own pods, or if it has matchConditions, which the rule does not evaluate.",
+			Text:   "A webhook with failurePolicy Fail is called for new pods or evictions, and its Service does not exist or has no ready pod, or a drain may evict all of its pods at the same time. Until it answers again, pods are neither created nor evicted. If it is also called for its own pods, they cannot come back. An upgrade keeps the last of two or more ready pods, unless it is told not to (--implicit-budgets=false, --ignore-unready) or deletes pods in the end, or the cloud drains the nodes. The finding is less severe if the webhook is not called for its own pods, or if it has matchConditions, which the rule does not evaluate.",
 			Source: "openshift/addon-operator#717; kubernetes.io, \"Admission Webhook Good Practices\"",
 		},
 		{
@@ -258,6 +259,8 @@ func describeOutageRisk(s *Scene, w *Workload) string {
 		}
 	}
 	switch window := s.World.Request.Window; {
+	case at.pods > 1 && s.keepsLastReadyPod(w):
+		return ""
 	case at.pods == 0:
 		return fmt.Sprintf("no pod of %s is ready", w)
 	case at.pods == 1:
@@ -269,6 +272,15 @@ func describeOutageRisk(s *Scene, w *Workload) string {
 	default:
 		return ""
 	}
+}
+
+// keepsLastReadyPod reports whether the upgrade keeps the workload's last ready pod until another one is ready: the workload is
+// behind a Service and has two or more ready pods, and nothing deletes its pods in the end.
+func (s *Scene) keepsLastReadyPod(w *Workload) bool {
+	r := &s.World.Request
+	traits := r.Strategy.Traits()
+	deletes := traits.DeletesRest || r.OnTimeout == record.Force
+	return len(w.Services) > 0 && traits.Drains && !deletes && !r.NoImplicitBudgets && !r.IgnoresUnready(w.Namespace+"/"+w.Kind+"/"+w.Name)
 }
 
 // secondPodCommand returns the command that gives a workload of one pod a second one.
