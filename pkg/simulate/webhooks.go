@@ -69,8 +69,8 @@ func (w *webhooks) removePod(uid types.UID) {
 }
 
 // refuseCreation returns why the API server refuses to create the pod; "" if it does not. If create is not nil, it is
-// called when the webhook answers again. DaemonSet pods are not refused: an upgrade waits for them only on new nodes, which
-// join before pods leave.
+// called when the webhook answers again. DaemonSet pods are created without it, so a forecast does not show that a new
+// node lacks them while a webhook does not answer.
 func (w *webhooks) refuseCreation(pod *corev1.Pod, create func()) string {
 	why := w.findSilent(func(hook *servedWebhook) bool { return hook.AdmitsPod(pod) })
 	if why != "" && create != nil {
