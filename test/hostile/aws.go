@@ -27,7 +27,7 @@ func AWS(ctx context.Context, address string, plan Plan) (*Front, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the address of the cloud to stand before: %w", err)
 	}
-	f := open(api{key: operationOf, write: Changes, watch: func(*http.Request) bool { return false }, answer: answerFault}, target,
+	f := open(api{variable: "AWS_ENDPOINT_URL", key: operationOf, write: Changes, watch: func(*http.Request) bool { return false }, answer: answerFault}, target,
 		&http.Transport{DisableCompression: true}, plan)
 	f.server.Start()
 	f.URL = f.server.URL

@@ -42,6 +42,8 @@ type Front struct {
 
 // api contains the differences between APIs.
 type api struct {
+	// variable is the environment variable that has the address; "" for an API that a kubeconfig names.
+	variable string
 	// token is the token with which clients must log in; "" means none.
 	token string
 	// key returns the same text for equal requests. It may read the body, and restores it.
@@ -251,7 +253,7 @@ func (f *Front) Env() []string {
 	if f.Kubeconfig != "" {
 		return []string{"KUBECONFIG=" + f.Kubeconfig}
 	}
-	return []string{"AWS_ENDPOINT_URL=" + f.URL}
+	return []string{f.api.variable + "=" + f.URL}
 }
 
 // Close ends the front and all its connections.
