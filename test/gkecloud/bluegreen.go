@@ -36,7 +36,7 @@ func (p *pool) rollout(nodes int) (r rollout, ok bool) {
 	own, _ := p.Settings["blueGreenSettings"].(map[string]any)
 	r = rollout{batch: 1, soak: seconds(own["nodePoolSoakDuration"], time.Hour)}
 	if policy, is := own["autoscaledRolloutPolicy"].(map[string]any); is {
-		return rollout{batch: nodes, autoscaled: true, wait: seconds(policy["waitForDrainDuration"], 72*time.Hour)}, true
+		return rollout{batch: min(nodes, 20), autoscaled: true, wait: seconds(policy["waitForDrainDuration"], 72*time.Hour)}, true
 	}
 	if policy, is := own["standardRolloutPolicy"].(map[string]any); is {
 		r.batchSoak = seconds(policy["batchSoakDuration"], 0)
@@ -95,9 +95,11 @@ func (c *Cloud) upgradeBlueGreen(ctx context.Context, p *pool, op *operation, r 
 		if err := op.wait(ctx, r.wait); err != nil {
 			return err
 		}
-		if err := c.addGreen(ctx, p, op, old); err != nil { // as its autoscaler does for the pods that must leave
+		stop, err := c.serveAutoscaler(ctx, p, op, old)
+		if err != nil {
 			return err
 		}
+		defer stop()
 	}
 	if err := c.drainBatches(ctx, p, op, old, r); err != nil {
 		return err
@@ -138,7 +140,41 @@ func (c *Cloud) addGreen(ctx context.Context, p *pool, op *operation, old []mach
 	return op.wait(ctx, 0)
 }
 
-// drainBatches drains the old machines batch by batch. Pods that are left after DrainLimit stay until their node is deleted.
+// scanInterval is how often GKE's autoscaler looks for pods that no node takes.
+const scanInterval = 10 * time.Second
+
+// serveAutoscaler adds the nodes that pods need, as GKE's autoscaler does, until stop is called. Without Options.Lacking it adds a new
+// node for each old one before it returns.
+func (c *Cloud) serveAutoscaler(ctx context.Context, p *pool, op *operation, old []machine) (stop func(), err error) {
+	if c.options.Lacking == nil {
+		return func() {}, c.addGreen(ctx, p, op, old)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var scans sync.WaitGroup
+	scans.Go(func() {
+		for pause(ctx, scanInterval) == nil {
+			c.scaleUp(ctx, p, op)
+		}
+	})
+	return func() { cancel(); scans.Wait() }, nil
+}
+
+// scaleUp adds the nodes that pods need, and waits until they are Ready. If that fails, the next scan tries it again.
+func (c *Cloud) scaleUp(ctx context.Context, p *pool, op *operation) {
+	missing, err := c.options.Lacking(ctx, p.Name)
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	var added []machine
+	for i := range missing {
+		added = append(added, c.newMachine(p, p.Zones[i%len(p.Zones)], op.target))
+	}
+	c.mu.Unlock()
+	_ = eachMachine(added, func(m machine) error { return c.start(ctx, p, m) })
+}
+
+// drainBatches drains the old machines batch by batch. Pods that are left after the limit of the drain stay until their node is deleted.
 func (c *Cloud) drainBatches(ctx context.Context, p *pool, op *operation, old []machine, r rollout) error {
 	if r.batch == 0 {
 		return nil
@@ -148,7 +184,7 @@ func (c *Cloud) drainBatches(ctx context.Context, p *pool, op *operation, old []
 		batch := old[:min(r.batch, len(old))]
 		old = old[len(batch):]
 		err := eachMachine(batch, func(m machine) error {
-			if err := c.options.Drainer.Drain(ctx, m.name, c.options.DrainLimit); err != nil {
+			if err := c.options.Drainer.Drain(ctx, m.name, c.drainLimit(p)); err != nil {
 				return ctx.Err() // its pods are deleted with it
 			}
 			return nil
@@ -201,7 +237,7 @@ func (c *Cloud) rollBackBlueGreen(ctx context.Context, p *pool, op *operation, g
 		if err := c.options.Drainer.Fence(ctx, m.name, false); err != nil {
 			return err
 		}
-		if err := c.options.Drainer.Drain(ctx, m.name, c.options.DrainLimit); err != nil {
+		if err := c.options.Drainer.Drain(ctx, m.name, c.drainLimit(p)); err != nil {
 			return err
 		}
 	}

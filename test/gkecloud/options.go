@@ -2,6 +2,7 @@ package gkecloud
 
 import (
 	"cmp"
+	"context"
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
@@ -23,6 +24,10 @@ type Options struct {
 	DrainLimit time.Duration // how long budgets are obeyed; it stands for an hour: 20s
 	Latency    time.Duration // of each answer: 0
 	Delete     time.Duration // how long a machine takes to end: 500ms
+
+	// Lacking returns how many nodes of the pool the pods need that no node takes. GKE's autoscaler adds them during the drain of an
+	// autoscaled upgrade, and looks every 10 seconds. nil: a new node for each old one is added before the drain.
+	Lacking func(ctx context.Context, pool string) (int, error)
 
 	// HoldsAfter is the number of nodes after which the first upgrade begins no other node before it is cancelled; 0 for no limit. Tests of
 	// a cancellation need an upgrade that does not end before.

@@ -23,6 +23,8 @@ type PoolSpec struct {
 	Settings map[string]any
 	// Labels are added to the labels of its nodes.
 	Labels map[string]string
+	// DrainTimeout is the pdbTimeoutDuration of its nodeDrainConfig. 0 means that it has none, and that Options.DrainLimit applies.
+	DrainTimeout time.Duration
 	// Autoscaled is true if GKE's autoscaler may change the size of the pool.
 	Autoscaled bool
 }
@@ -113,6 +115,7 @@ func (p *pool) json(project, cluster string) map[string]any {
 	shown := map[string]any{
 		"name": p.Name, "status": p.status, "version": p.version, "etag": fmt.Sprintf("etag-%d", p.etag),
 		"config": map[string]any{"imageType": "COS_CONTAINERD", "machineType": "e2-standard-2"}, "locations": p.Zones, "initialNodeCount": p.Counts[0],
+		"management": map[string]any{"autoUpgrade": true, "autoRepair": true},
 	}
 	settings := p.Settings
 	if settings == nil {
@@ -121,6 +124,9 @@ func (p *pool) json(project, cluster string) map[string]any {
 	shown["upgradeSettings"] = settings
 	if info := p.infoJSON(p.green); info != nil {
 		shown["updateInfo"] = info
+	}
+	if p.DrainTimeout > 0 {
+		shown["nodeDrainConfig"] = map[string]any{"pdbTimeoutDuration": fmt.Sprintf("%gs", p.DrainTimeout.Seconds())}
 	}
 	if p.Autoscaled {
 		shown["autoscaling"] = map[string]any{"enabled": true, "totalMaxNodeCount": 2 * len(p.nodes)}

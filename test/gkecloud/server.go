@@ -75,6 +75,9 @@ func (c *Cloud) Name() string {
 	return fmt.Sprintf("projects/%s/locations/%s/clusters/%s", c.options.Project, c.options.Location, c.options.Cluster)
 }
 
+// URL returns the address of the stand-in.
+func (c *Cloud) URL() string { return c.server.URL }
+
 // Env writes the key of a service account into the folder, and returns the environment that makes programs use the stand-in.
 func (c *Cloud) Env(dir string) ([]string, error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -408,6 +411,7 @@ func (c *Cloud) clusterJSON() map[string]any {
 	return map[string]any{
 		"name": c.options.Cluster, "location": c.options.Location, "status": "RUNNING", "currentMasterVersion": c.options.ControlPlane,
 		"endpoint": "34.1.2.3", "nodePools": pools,
+		"maintenancePolicy": map[string]any{"window": map[string]any{"dailyMaintenanceWindow": map[string]any{"startTime": "03:00", "duration": "PT4H0M0S"}}},
 	}
 }
 

@@ -1,6 +1,7 @@
 package gkecloud
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,32 @@ type operation struct {
 	completes                sync.Once
 	initial, target          string
 	isRollback               bool
+}
+
+// Operations describes the operations that the cluster has begun, oldest first: what each does to its pool, and its state.
+func (c *Cloud) Operations() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]string, 0, len(c.operations))
+	for _, op := range c.operations {
+		all = append(all, op.describe())
+	}
+	return all
+}
+
+// describe returns a text such as "rollback to 1.33.5-gke.1000: DONE".
+func (o *operation) describe() string {
+	what, state := "upgrade", o.status
+	if o.isRollback {
+		what = "rollback"
+	}
+	switch {
+	case o.failure != nil:
+		state = fmt.Sprint(o.failure["message"])
+	case o.statusMessage != "":
+		state = o.statusMessage
+	}
+	return fmt.Sprintf("%s to %s: %s", what, o.target, state)
 }
 
 // begin starts an operation of a pool. The caller has the lock.
@@ -149,7 +176,7 @@ func (c *Cloud) replace(ctx context.Context, p *pool, op *operation, old machine
 			return err
 		}
 	}
-	if err := c.drain(ctx, old); err != nil {
+	if err := c.drain(ctx, p, old); err != nil {
 		return err
 	}
 	if err := c.options.Nodes.DeleteNode(ctx, old.name); err != nil {
@@ -194,12 +221,17 @@ func (c *Cloud) start(ctx context.Context, p *pool, m machine) error {
 	return fmt.Errorf("Timed out waiting for node %s: All cluster resources were brought up, but: only 0 nodes out of 1 have registered; this is likely due to Nodes failing to start correctly", m.name) //nolint:staticcheck // GKE's text
 }
 
-// drain cordons and drains a machine's Node. After DrainLimit it deletes the pods that are left.
-func (c *Cloud) drain(ctx context.Context, m machine) error {
+// drainLimit returns how long budgets are obeyed at a node of the pool.
+func (c *Cloud) drainLimit(p *pool) time.Duration {
+	return cmp.Or(p.DrainTimeout, c.options.DrainLimit)
+}
+
+// drain cordons and drains a machine's Node. After the limit of the drain it deletes the pods that are left.
+func (c *Cloud) drain(ctx context.Context, p *pool, m machine) error {
 	if err := c.options.Drainer.Fence(ctx, m.name, false); err != nil {
 		return err
 	}
-	if err := c.options.Drainer.Drain(ctx, m.name, c.options.DrainLimit); err != nil {
+	if err := c.options.Drainer.Drain(ctx, m.name, c.drainLimit(p)); err != nil {
 		if err := c.options.Drainer.DeletePods(ctx, m.name, c.options.NodeLimit); err != nil {
 			return err
 		}
