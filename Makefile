@@ -142,6 +142,8 @@ crash: controlplane ## Kill the tool after each of its writes, lose answers, hal
 	$(GO) run ./test/crash -strategy blue-green
 	$(GO) run ./test/crash -strategy blue-green -how lose
 	$(GO) run ./test/crash -strategy blue-green -how rollback -few 20
+	$(GO) run ./test/crash -gke all -at-once 6
+	$(GO) run ./test/crash -gke all -at-once 6 -how lose
 	$(GO) run ./test/crash -how stop -few 10 -from 4
 	$(GO) run ./test/crash -how down -few 10 -from 5
 	$(GO) run ./test/crash -how pair -few 10

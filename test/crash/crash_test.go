@@ -56,6 +56,51 @@ func TestSampledUpgradesSurviveInterruption(t *testing.T) {
 	})
 }
 
+// TestSampledCommandsOfGKEPoolsSurviveInterruption kills the tool after the request that starts an upgrade, and loses the answer to the
+// request that ends a soak.
+func TestSampledCommandsOfGKEPoolsSurviveInterruption(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it needs a control plane, which -short leaves out")
+	}
+	s, err := fixture.NewShared(t.Context(), t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	for name, c := range map[string]struct {
+		point point
+		write string
+	}{
+		"surge":    {point{5, killTool}, "PUT gke-surge-kill-005"},
+		"complete": {point{4, loseAnswer}, "POST gke-complete-lose-004:completeUpgrade"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			chosen, err := findCourses(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range (setup{counts: []int{1, 1}, course: &chosen[0]}).runSample(t, s, []point{c.point}) {
+				if got := o.writeAtPoint(); got != c.write {
+					t.Errorf("%s is %s, want %s", o.point, got, c.write)
+				}
+			}
+		})
+	}
+}
+
+func TestCoursesAreFoundByName(t *testing.T) {
+	if all, err := findCourses(allCourses); err != nil || len(all) != len(courses()) {
+		t.Errorf("got %d courses (%v)", len(all), err)
+	}
+	if one, err := findCourses("rollback"); err != nil || len(one) != 1 || one[0].name != "rollback" {
+		t.Errorf("got %v (%v)", one, err)
+	}
+	if _, err := findCourses("roll"); err == nil || !strings.Contains(err.Error(), "rollback-in-soak") {
+		t.Errorf("got %v, want an error that lists the courses", err)
+	}
+}
+
 // runSample runs the cases of the points in parallel. Each point must be reached, and each case must end in the state of an
 // undisturbed upgrade.
 func (c setup) runSample(t *testing.T, s *fixture.Fixture, points []point) []outcome {
@@ -221,14 +266,14 @@ func TestGroupSizesOutOfBoundsAreReported(t *testing.T) {
 func TestReportListsProblemsOfInterruptedUpgrades(t *testing.T) {
 	outcomes := []outcome{
 		{point: point{1, killTool}, writes: []string{"POST /a", "PUT /b"}},
-		{point: point{2, killTool}, writes: []string{"POST /a", "PUT /b"}, problems: []string{"nodes: x", "lease: y"}},
-		{point: point{3, killTool}, writes: []string{"POST /a", "PUT /b"}},
+		{point: point{2, killTool}, name: "kill-002", writes: []string{"POST /a", "PUT /b"}, problems: []string{"nodes: x", "lease: y"}},
+		{point: point{3, killTool}, name: "managed-kill-003", writes: []string{"POST /a", "PUT /b"}},
 	}
 	var lines []string
 	for i := range outcomes {
 		lines = append(lines, outcomes[i].reportLines()...)
 	}
-	want := []string{"kill-002: PUT /b: nodes: x; lease: y", "kill-003: not reached: this upgrade made 2 writes"}
+	want := []string{"kill-002: PUT /b: nodes: x; lease: y", "managed-kill-003: not reached: this upgrade made 2 writes"}
 	if !slices.Equal(lines, want) {
 		t.Errorf("got %q, want %q", lines, want)
 	}

@@ -26,7 +26,7 @@ type options struct {
 	from, to, every, few int
 	atOnce               int
 	managed              bool
-	strategy             string
+	strategy, gke        string
 	keep, older          string
 }
 
@@ -40,6 +40,7 @@ func main() {
 	flag.IntVar(&o.atOnce, "at-once", 3, "How many upgrades run at the same time")
 	flag.BoolVar(&o.managed, "managed", false, "Upgrade groups that EKS manages and drains")
 	flag.StringVar(&o.strategy, "strategy", "", "Upgrade with this --strategy; \"\" for the tool's own choice")
+	flag.StringVar(&o.gke, "gke", "", fmt.Sprintf("Use GKE node pools instead, and interrupt the commands of this course, or of each if it is %q", allCourses))
 	flag.StringVar(&o.keep, "keep", "", "A folder to keep what each upgrade wrote and said in")
 	flag.StringVar(&o.older, "older", "", "A folder with the kubectl-nodeupgrade of an older release, which begins each upgrade; this one continues it")
 	flag.Parse()
@@ -64,6 +65,9 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer s.Close()
+	if o.gke != "" {
+		return o.runCourses(ctx, s, out)
+	}
 	c := setup{counts: []int{3, 3}, managed: o.managed, strategy: o.strategy, keep: o.keep, older: o.older}
 	if o.how.setsClock() {
 		if err := buildSettablePlugin(ctx, s); err != nil {
@@ -82,6 +86,33 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	return summarize(out, outcomes, roundedSince(began))
+}
+
+// runCourses interrupts the commands of the courses of GKE node pools.
+func (o options) runCourses(ctx context.Context, s *fixture.Fixture, out io.Writer) error {
+	chosen, err := findCourses(o.gke)
+	if err != nil {
+		return err
+	}
+	if o.how != killTool && o.how != loseAnswer {
+		return fmt.Errorf("-how=%s is not for node pools of GKE: use %s or %s", o.how, killTool, loseAnswer)
+	}
+	began := time.Now()
+	var all []outcome
+	for i := range chosen {
+		c := setup{counts: []int{2, 1}, course: &chosen[i], keep: o.keep}
+		writes, err := c.runUndisturbed(ctx, s)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.course.name, err)
+		}
+		outcomes, err := c.runAll(ctx, s, o.points(len(writes)), o.atOnce, out)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%s: %d writes\n", c.course.name, len(writes))
+		all = append(all, outcomes...)
+	}
+	return summarize(out, all, roundedSince(began))
 }
 
 // points returns the points to try. writes is the number of all writes.

@@ -38,21 +38,37 @@ type proxy struct {
 	pointReached bool // true after the point's write
 }
 
-// openProxy opens the fronts. inject is called after the server has answered the point's write, except for the faults lose and down.
+// cloudFront is the front before a cloud. name returns the name of a write to the cloud.
+type cloudFront struct {
+	*hostile.Front
+	name func(*http.Request) string
+}
+
+// openProxy opens the fronts before the API server and AWS. inject is called after the server has answered the point's write, except
+// for the faults lose and down.
 func openProxy(ctx context.Context, s *fixture.Fixture, at point, inject func()) (*proxy, error) {
-	p := &proxy{point: at}
-	var err error
-	if p.cluster, err = hostile.Cluster(ctx, s.Cluster.Kubeconfig(), hostile.Plan{}); err != nil {
+	front, err := hostile.AWS(ctx, s.Cloud.URL(), hostile.Plan{})
+	if err != nil {
 		return nil, err
 	}
-	if p.cloud, err = hostile.AWS(ctx, s.Cloud.URL(), hostile.Plan{}); err != nil {
-		p.cluster.Close()
+	name := func(r *http.Request) string {
+		return strings.TrimSpace(hostile.Operation(r) + " " + r.FormValue("InstanceId"))
+	}
+	return openProxyBefore(ctx, s, cloudFront{front, name}, at, inject)
+}
+
+// openProxyBefore is openProxy for the front of any cloud. The proxy closes this front, too.
+func openProxyBefore(ctx context.Context, s *fixture.Fixture, cloud cloudFront, at point, inject func()) (*proxy, error) {
+	p := &proxy{point: at, cloud: cloud.Front}
+	var err error
+	if p.cluster, err = hostile.Cluster(ctx, s.Cluster.Kubeconfig(), hostile.Plan{}); err != nil {
+		cloud.Close()
 		return nil, err
 	}
 	p.cluster.Number(func(r *http.Request) bool { return p.numberWrite(r.Method + " " + r.URL.Path) })
 	p.cluster.Took(func(r *http.Request) { p.recordEffect(r.Method + " " + r.URL.Path) })
 	p.cloud.Number(func(r *http.Request) bool {
-		write := strings.TrimSpace(hostile.Operation(r) + " " + r.FormValue("InstanceId"))
+		write := cloud.name(r)
 		p.recordEffect(write)
 		return p.numberWrite(write)
 	})

@@ -33,6 +33,8 @@ type setup struct {
 	managed bool
 	// strategy is the value of --strategy; "" for none.
 	strategy string
+	// course is what is done with a GKE node pool; nil for an Auto Scaling group.
+	course *course
 	// keep is the folder for the commands' writes and output; "" for none.
 	keep string
 	// older is a folder with an older release of the tool, which begins each upgrade; "" for the current tool.
@@ -89,6 +91,8 @@ type testCase struct {
 // nameAt returns the name of the case at the point. The group, its nodes' pool and the namespace have this name.
 func (c setup) nameAt(p point) string {
 	switch {
+	case c.course != nil:
+		return "gke-" + c.course.name + "-" + p.String()
 	case c.managed:
 		return "managed-" + p.String()
 	case c.strategy != "":
@@ -102,7 +106,9 @@ func (t *testCase) group() string { return t.nameAt(t.point) }
 
 // outcome is the result of a case.
 type outcome struct {
-	point  point
+	point point
+	// name is the name of the case.
+	name   string
 	writes []string
 	// problems lists the differences from the state that an undisturbed upgrade leaves behind.
 	problems []string
@@ -127,9 +133,9 @@ func (o *outcome) writeAtPoint() string {
 func (o *outcome) reportLines() []string {
 	switch {
 	case !o.isReached():
-		return []string{fmt.Sprintf("%s: not reached: this upgrade made %d writes", o.point, len(o.writes))}
+		return []string{fmt.Sprintf("%s: not reached: this upgrade made %d writes", o.name, len(o.writes))}
 	case len(o.problems) > 0:
-		return []string{fmt.Sprintf("%s: %s: %s", o.point, o.writeAtPoint(), strings.Join(o.problems, "; "))}
+		return []string{fmt.Sprintf("%s: %s: %s", o.name, o.writeAtPoint(), strings.Join(o.problems, "; "))}
 	default:
 		return nil
 	}
@@ -150,6 +156,9 @@ func (c setup) run(ctx context.Context, shared *fixture.Fixture, p point) (outco
 	own, err := shared.InNamespace(ctx, c.nameAt(p))
 	if err != nil {
 		return outcome{}, err
+	}
+	if c.course != nil {
+		return c.runCourse(ctx, own, p)
 	}
 	t := &testCase{Fixture: own, setup: c, point: p}
 	if t.scaling, err = t.setUp(ctx); err != nil {
@@ -176,8 +185,8 @@ func (c setup) run(ctx context.Context, shared *fixture.Fixture, p point) (outco
 		return outcome{}, err
 	}
 	after["budgets below their need"] = strings.Join(broken, ", ")
-	o := outcome{point: p, writes: t.writes, problems: append(t.misbehaviour, differences(after, t.expectedState(after))...), carriedOut: t.carriedOut}
-	if err := t.storeOutput(o); err != nil {
+	o := outcome{point: p, name: t.group(), writes: t.writes, problems: append(t.misbehaviour, differences(after, t.expectedState(after))...), carriedOut: t.carriedOut}
+	if err := c.storeOutput(o, t.stderr.String()); err != nil {
 		return outcome{}, err
 	}
 	if code != 0 { // the other problems follow from the failed command
@@ -220,17 +229,17 @@ func (t *testCase) args(more ...string) []string {
 }
 
 // storeOutput writes the writes, the problems and the output to a file, if a folder is set.
-func (t *testCase) storeOutput(o outcome) error {
-	if t.keep == "" {
+func (c setup) storeOutput(o outcome, stderr string) error {
+	if c.keep == "" {
 		return nil
 	}
-	if err := os.MkdirAll(t.keep, 0o755); err != nil {
+	if err := os.MkdirAll(c.keep, 0o755); err != nil {
 		return err
 	}
 	var text bytes.Buffer
 	for i, write := range o.writes {
 		fmt.Fprintf(&text, "%d %s\n", i+1, write)
 	}
-	fmt.Fprintf(&text, "faults: %s\n%s", strings.Join(o.problems, "; "), t.stderr.String())
-	return os.WriteFile(filepath.Join(t.keep, t.group()+".txt"), text.Bytes(), 0o644)
+	fmt.Fprintf(&text, "faults: %s\n%s", strings.Join(o.problems, "; "), stderr)
+	return os.WriteFile(filepath.Join(c.keep, c.nameAt(o.point)+".txt"), text.Bytes(), 0o644)
 }

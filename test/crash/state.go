@@ -263,12 +263,22 @@ func (t *testCase) readRecordAndLease(ctx context.Context, found state) error {
 
 // record returns the stored record of the upgrade.
 func (t *testCase) record(ctx context.Context) (record.Record, error) {
-	return cluster.NewStore(t.Cluster.Client(), stateSpace, t.group()).LoadRecord(ctx)
+	return loadRecord(ctx, t.Fixture, t.group())
 }
 
 // lease returns the group's lease.
 func (t *testCase) lease(ctx context.Context) (*coordinationv1.Lease, error) {
-	return t.Cluster.Client().CoordinationV1().Leases(stateSpace).Get(ctx, cluster.ObjectName(t.group()), metav1.GetOptions{})
+	return loadLease(ctx, t.Fixture, t.group())
+}
+
+// loadRecord returns the stored record of a group's upgrade.
+func loadRecord(ctx context.Context, s *fixture.Fixture, group string) (record.Record, error) {
+	return cluster.NewStore(s.Cluster.Client(), stateSpace, group).LoadRecord(ctx)
+}
+
+// loadLease returns the lease of a group.
+func loadLease(ctx context.Context, s *fixture.Fixture, group string) (*coordinationv1.Lease, error) {
+	return s.Cluster.Client().CoordinationV1().Leases(stateSpace).Get(ctx, cluster.ObjectName(group), metav1.GetOptions{})
 }
 
 // describeRecord describes the fields of a record that are the same in all upgrades with the same course.
