@@ -206,7 +206,7 @@ func completeSoak(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if err := rejectConflictingCommand(modeComplete, false, u.name, &u.record); err != nil {
 		return err
 	}
-	if err := upgrade.Allows(&u.record, record.VerbComplete); err != nil {
+	if err := upgrade.Allows(&u.record, record.VerbComplete); err != nil && !u.record.IsCompleting() { // the process of an earlier complete may have crashed
 		return usageError(fmt.Errorf("completing the upgrade of group %q: %w: see %s", u.name, err, nodegroup.Command("status", u.name)))
 	}
 	atWork, err := c.awaitHolder(ctx, u.name, modeComplete)
@@ -222,7 +222,7 @@ func completeSoak(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if u.record, err = u.store.LoadRecord(ctx); err != nil {
 		return err
 	}
-	if !u.record.IsResumable() || upgrade.Allows(&u.record, record.VerbComplete) != nil { // the process exited in between
+	if !u.record.IsResumable() || upgrade.Allows(&u.record, record.VerbComplete) != nil && !u.record.IsCompleting() { // the process exited in between
 		u.warnReportNotWritten(c)
 		return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s: the soak is over: see %s", nodegroup.Prefix, u.name, nodegroup.Command("status", u.name)))
 	}

@@ -115,6 +115,12 @@ func (r *Record) AsCompleting(now time.Time) Record {
 	return c
 }
 
+// IsCompleting reports whether the group's cloud deletes the outdated nodes because a user asked it to end their soak.
+func (r *Record) IsCompleting() bool {
+	known := r.Delegation
+	return r.IsResumable() && r.Phase == PhaseDeleteBlue && known != nil && known.Completing != "" && known.Completing == known.ID
+}
+
 // OriginalRevision returns the revision that the group pointed at before the upgrade.
 func (r *Record) OriginalRevision() nodegroup.Revision {
 	if r.Pointed.ID != "" {

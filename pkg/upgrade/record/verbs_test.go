@@ -39,3 +39,27 @@ func TestOnlyRunningUpgradesOrSingleRecordAreReported(t *testing.T) {
 		})
 	}
 }
+
+func TestUpgradeIsCompletingOnceCloudDeletesNodesAtUsersRequest(t *testing.T) {
+	deleting := record.Record{Run: "r1", Phase: record.PhaseDeleteBlue, Delegation: &record.Delegation{ID: "op-2", Completing: "op-2"}}
+	for name, c := range map[string]struct {
+		change func(*record.Record)
+		want   bool
+	}{
+		"it deletes them":            {func(*record.Record) {}, true},
+		"it still soaks":             {func(r *record.Record) { r.Phase = record.PhaseSoak }, false},
+		"the soak ended by itself":   {func(r *record.Record) { r.Delegation = &record.Delegation{ID: "op-2"} }, false},
+		"another operation soaked":   {func(r *record.Record) { r.Delegation = &record.Delegation{ID: "op-2", Completing: "op-1"} }, false},
+		"no operation has begun":     {func(r *record.Record) { r.Delegation = &record.Delegation{} }, false},
+		"this tool deletes them":     {func(r *record.Record) { r.Delegation = nil }, false},
+		"the upgrade has ended well": {func(r *record.Record) { r.Result = record.Succeeded }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := deleting
+			c.change(&r)
+			if got := r.IsCompleting(); got != c.want {
+				t.Errorf("completing: %t, want %t", got, c.want)
+			}
+		})
+	}
+}
