@@ -40,9 +40,15 @@ type Managed struct {
 	// Pace is set if the number of nodes changes with time: the present number and its changes as far as they are known, in
 	// the order of their times. MaxUnavailable is then the first of them that is not 0, and 0 if there is none.
 	Pace []Pace
+	// MaxGrace is the longest grace period that the cloud gives a pod; 0 if the group does not set it.
+	MaxGrace time.Duration
+	// Maintenance is when the cloud upgrades the group by itself; nil if that was not read.
+	Maintenance *Maintenance
 	// DeletesRest is true if the cloud deletes the pods that are left after DrainTimeout. If it is false, the
 	// operation fails, unless the request has Force.
 	DeletesRest bool
+	// RollsInSlots is true if each of the nodes that a surge replaces at once is gone before the next one begins (GKE G12, G16).
+	RollsInSlots bool
 	// DrawsNodes is true if the cloud replaces the nodes in a random order (EKS E40).
 	DrawsNodes bool
 	// PollInterval is how often the cloud checks a node that it drains.

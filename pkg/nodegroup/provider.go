@@ -41,6 +41,8 @@ type Manager struct {
 	Operation, Rolling, Forced string
 	// Taint is the NoSchedule taint of a node that the service has begun to replace; zero if the service cordons such nodes.
 	Taint corev1.Taint
+	// Maintains is true if the service upgrades groups without a user's request, too.
+	Maintains bool
 	// cannot is, by verb, why the service does not support the verb and what the user can do instead.
 	cannot map[string]string
 }
@@ -66,7 +68,7 @@ func Providers() []Info {
 		{
 			Name: "gke", Scheme: "gce://", Model: "gke", Can: FullControl(), FenceTaint: ours, KindByNodes: "GKE node pool, read from node labels",
 			Manager: Manager{
-				Name: "GKE", Operation: "upgrade",
+				Name: "GKE", Operation: "upgrade", Maintains: true,
 			},
 		},
 		{

@@ -231,13 +231,18 @@ func (r *reportedGroup) makeStatus(state recordedState, now time.Time) *report.U
 	rec = *r.shownRecord(&rec)
 	follows := r.watched != nil && rec.Run == r.watched.Run
 	status := makeUpgradeStatus(r.group.Name, rec)
-	status.Holder = state.lease.Holder
+	if rec.IsRunning() || !state.lease.IsFree() { // a process that crashed after its last write leaves its name in the lease
+		status.Holder = state.lease.Holder
+	}
 	if follows {
 		status.Follows = nodegroup.InfoOf(r.group.Provider).Manager.Name
 	}
 	status.Pace = r.describePace()
-	if r.group.Managed != nil && r.group.Managed.Operation.ID != "" {
-		status.Operation, status.OperationOf = &r.group.Managed.Operation, r.group.Provider
+	if managed := r.group.Managed; managed != nil {
+		status.OperationOf, status.Maintenance = r.group.Provider, managed.Maintenance
+		if managed.Operation.ID != "" {
+			status.Operation = &managed.Operation
+		}
 	}
 	world := upgrade.NewWorld(now, r.group, r.members, &r.cluster.view, rec)
 	world.Asked, world.Notes, world.Controllers, world.Stay = state.asked, r.notes, r.controllers, follows

@@ -53,7 +53,7 @@ func statusWithoutCloud(ctx context.Context, c *command, reason error) (*report.
 		return nil, record.Record{}, explainReadError(err)
 	}
 	status := makeUpgradeStatus(name, rec)
-	status.Holder, status.Unread = lease.Holder, reason.Error()
+	status.Holder, status.Unread, status.OperationOf = lease.Holder, reason.Error(), rec.Provider
 	status.Status, status.Blocked = upgrade.StatusWithoutCloud(&rec, &view, c.conn.Now())
 	status.Leftovers = (&recordedState{record: rec, lease: lease, abandoned: abandoned}).findAbandonedRun(name)
 	return status, rec, nil

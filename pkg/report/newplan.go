@@ -21,6 +21,9 @@ func NewPlan(plan Plan, group *nodegroup.Group, members []nodegroup.Member, fore
 	plan.TypeMeta, plan.ObjectMeta = NewMeta("Plan", group.Name)
 	plan.Provider, plan.Kind, plan.From, plan.To = group.Provider, group.Kind, group.Pointed, group.Wanted
 	plan.Sizes = nodegroup.Sizes{Desired: group.Desired, Min: group.Min, Max: group.Max}
+	if m := group.Managed; m != nil {
+		plan.Maintenance, plan.MaxGrace.Duration = m.Maintenance, m.MaxGrace
+	}
 	for _, process := range upgrade.ProcessesToSuspend(plan.Request.Strategy, group) {
 		if !slices.Contains(group.Suspended, process) {
 			plan.Suspends = append(plan.Suspends, process)

@@ -108,6 +108,10 @@ func planHeaderLines(p *Plan) []string {
 	if op := p.Operation; op != nil {
 		lines = append(lines, "Under way   "+describeOperation(op, p.Provider))
 	}
+	if p.MaxGrace.Duration > 0 {
+		lines = append(lines, fmt.Sprintf("Grace       %s gives pods at most %s to end, as the group's settings say", managerName(p.Provider), duration.HumanDuration(p.MaxGrace.Duration)))
+	}
+	lines = append(lines, maintenanceLines(p.Maintenance, p.Provider)...)
 	if p.Sizes.Max > 0 {
 		lines = append(lines, formatSizes(p))
 	}
@@ -409,8 +413,8 @@ func forecastLines(p *Plan) []string {
 		lines = append(lines, "Ends        "+describeEnds(p.Ends))
 	}
 	lines = append(lines, stuckLines(p.Nodes)...)
-	if _, past := countDeletions(p.Deletions); past > 0 {
-		lines = append(lines, "Deletes     "+describeDeletions(p.Deletions))
+	if pods, past := countDeletions(p.Deletions); past > 0 || pods > 0 && p.Request.Strategy.Traits().ByCloud {
+		lines = append(lines, "Deletes     "+p.describeDeletions())
 	}
 	lines = append(lines, unrecoveredLines(p.Unrecovered)...)
 	if line := formatCapacity(&p.Room); line != "" {
@@ -495,24 +499,40 @@ func countDeletions(all []simulate.Deletion) (pods, past int) {
 // contain all of them.
 const maxNamedDeletions = 5
 
-// describeDeletions names the workloads whose pods are deleted against their budgets, with the times.
-func describeDeletions(all []simulate.Deletion) string {
-	_, past := countDeletions(all)
+// describeDeletions names the workloads whose pods are deleted against their budgets, with the times. If a cloud upgrades the group, it
+// names all workloads whose pods are deleted.
+func (p *Plan) describeDeletions() string {
+	pods, past := countDeletions(p.Deletions)
+	byCloud := p.Request.Strategy.Traits().ByCloud
 	var named []string
 	more := 0
-	for _, d := range all {
+	for _, d := range p.Deletions {
+		n := d.PastBudget
+		if byCloud {
+			n = d.Pods
+		}
 		switch {
-		case d.PastBudget == 0:
+		case n == 0:
 		case len(named) == maxNamedDeletions:
 			more++
 		default:
-			named = append(named, fmt.Sprintf("%d of %s after %s", d.PastBudget, d.Workload, duration.HumanDuration(d.After.Duration)))
+			named = append(named, fmt.Sprintf("%d of %s after %s", n, d.Workload, duration.HumanDuration(d.After.Duration)))
 		}
 	}
 	if more > 0 {
 		named = append(named, formatCount(more, "more workload"))
 	}
-	return fmt.Sprintf("%s against their budgets: %s", formatCount(past, "pod"), strings.Join(named, ", "))
+	list := strings.Join(named, ", ")
+	switch {
+	case !byCloud:
+		return fmt.Sprintf("%s against their budgets: %s", formatCount(past, "pod"), list)
+	case past == 0:
+		return fmt.Sprintf("%s will delete %s: %s", managerName(p.Provider), formatCount(pods, "pod"), list)
+	case past < pods:
+		return fmt.Sprintf("%s will delete %s, %d of them against their budgets: %s", managerName(p.Provider), formatCount(pods, "pod"), past, list)
+	default:
+		return fmt.Sprintf("%s will delete %s against their budgets: %s", managerName(p.Provider), formatCount(pods, "pod"), list)
+	}
 }
 
 // formatCapacity returns which pods must move and which nodes have room for them. It returns "" if that is not

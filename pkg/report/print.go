@@ -89,7 +89,7 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 		} else {
 			head += fmt.Sprintf("%d outdated", *s.Outdated)
 		}
-		return slices.Concat([]string{head}, operationLines(s), paceLines(s.Pace, now), LeftoverLines(s.Leftovers))
+		return slices.Concat([]string{head}, operationLines(s), paceLines(s.Pace, now), s.maintenanceLines(), LeftoverLines(s.Leftovers))
 	}
 	lines := []string{
 		fmt.Sprintf("Group       %s to %s, run %s, started %s ago", s.Name, s.Target.Name, s.Run, formatAge(s.Started, now)),
@@ -98,6 +98,7 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 	}
 	lines = append(lines, operationLines(s)...)
 	lines = append(lines, paceLines(s.Pace, now)...)
+	lines = append(lines, s.maintenanceLines()...)
 	if s.Unread != "" {
 		lines = append(lines, "Not read    the group; only the cluster's data is shown: "+s.Unread)
 	}

@@ -316,7 +316,7 @@ func TestDeletionsAgainstBudgetsAreListedUpToALimit(t *testing.T) {
 	}
 	want := "12 pods against their budgets: 1 of shop/Deployment/w1 after 15m, 2 of shop/Deployment/w2 after 15m, 3 of shop/Deployment/w3 after 15m, " +
 		"1 of shop/Deployment/w5 after 15m, 2 of shop/Deployment/w6 after 15m, 1 more workload"
-	if got := describeDeletions(all); got != want {
+	if got := (&Plan{Deletions: all}).describeDeletions(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

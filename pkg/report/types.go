@@ -135,6 +135,10 @@ type Plan struct {
 	Resumes string `json:"resumes,omitempty"`
 	// Operation is what the cloud is doing with the group now.
 	Operation *nodegroup.Operation `json:"operation,omitempty"`
+	// Maintenance is when the cloud upgrades the group by itself; it is left out if that was not read.
+	Maintenance *nodegroup.Maintenance `json:"maintenance,omitempty"`
+	// MaxGrace is the longest grace period that the group's settings give pods; it is left out if they set none.
+	MaxGrace record.Duration `json:"maxGrace,omitzero"`
 	// Probes are the server's answers to dryRun=All requests, with --dry-run=server.
 	Probes []Probe `json:"probes,omitempty"`
 }
@@ -249,6 +253,8 @@ type UpgradeStatus struct {
 	Operation *nodegroup.Operation `json:"operation,omitempty"`
 	// OperationOf is the provider whose cloud carries out Operation.
 	OperationOf string `json:"-"`
+	// Maintenance is when the cloud upgrades the group by itself; it is left out if that was not read.
+	Maintenance *nodegroup.Maintenance `json:"maintenance,omitempty"`
 	// Unread says why the group could not be read from its cloud. The status then comes from the cluster only.
 	Unread string `json:"unread,omitempty"`
 	TimeLeft

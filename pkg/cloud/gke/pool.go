@@ -55,15 +55,15 @@ func describePool(name container.PoolName, pool *container.NodePool, wanted stri
 // describeUpgrades returns how GKE upgrades the pool. A pool without settings has the widths of GKE's default (GKE G10).
 func describeUpgrades(name container.PoolName, pool *container.NodePool) *nodegroup.Managed {
 	managed := &nodegroup.Managed{
-		MaxSurge: nodegroup.Quantity{N: 1}, TakesWidth: true, DrainTimeout: drainTimeout, DeletesRest: true, DrawsNodes: true,
+		MaxSurge: nodegroup.Quantity{N: 1}, TakesWidth: true, DrainTimeout: drainTimeout, DeletesRest: true, DrawsNodes: true, RollsInSlots: true,
 		PollInterval: drainInterval, Cancels: true, RollsBack: true, EndsSoaks: true, Etag: pool.Etag, Rollout: rolloutOf(pool), TakesRollout: true,
 		ChangeWidth: poolCommand("gcloud container node-pools update", name) + " --max-surge-upgrade=N --max-unavailable-upgrade=M",
 	}
 	if settings := pool.UpgradeSettings; settings != nil {
 		managed.MaxSurge.N, managed.MaxUnavailable.N = int(valueOf(settings.MaxSurge)), int(valueOf(settings.MaxUnavailable))
 	}
-	if drain := pool.NodeDrainConfig; drain != nil && drain.PDBTimeoutDuration != nil {
-		managed.DrainTimeout = time.Duration(*drain.PDBTimeoutDuration)
+	if drain := pool.NodeDrainConfig; drain != nil {
+		managed.DrainTimeout, managed.MaxGrace = durationOr(drain.PDBTimeoutDuration, drainTimeout), durationOr(drain.GraceTerminationDuration, 0)
 	}
 	return managed
 }

@@ -13,18 +13,18 @@ func TestPoolIsDescribedWithItsOwnNumbers(t *testing.T) {
 	hour := container.Duration(2 * time.Hour)
 	group := describePool(poolName(), &container.NodePool{
 		Name: "workers", Version: "1.33.5-gke.1000", Etag: "e1", Status: container.PoolRunning, Locations: []string{"us-central1-b", "us-central1-a"},
-		UpgradeSettings: &container.UpgradeSettings{MaxSurge: new(int32(3)), MaxUnavailable: new(int32(2))}, NodeDrainConfig: &container.NodeDrainConfig{PDBTimeoutDuration: &hour},
+		UpgradeSettings: &container.UpgradeSettings{MaxSurge: new(int32(3)), MaxUnavailable: new(int32(2))}, NodeDrainConfig: &container.NodeDrainConfig{PDBTimeoutDuration: &hour, GraceTerminationDuration: new(container.Duration(time.Minute))},
 		Config: &container.NodeConfig{Spot: true},
 	}, "1.34.3-gke.1200", nodegroup.Operation{})
 	managed := group.Managed
-	if managed.MaxSurge.N != 3 || managed.MaxUnavailable.N != 2 || managed.DrainTimeout != 2*time.Hour || managed.Etag != "e1" || !managed.DeletesRest || !managed.Cancels || !managed.TakesWidth {
+	if managed.MaxSurge.N != 3 || managed.MaxUnavailable.N != 2 || managed.DrainTimeout != 2*time.Hour || managed.MaxGrace != time.Minute || managed.Etag != "e1" || !managed.DeletesRest || !managed.Cancels || !managed.TakesWidth {
 		t.Errorf("%+v", managed)
 	}
 	if group.Wanted.Kubernetes != "v1.34.3-gke.1200" || group.Wanted.Target() != "1.34.3-gke.1200" || group.Pointed.ID != "1.33.5-gke.1000" || !group.Spot || group.Zones[0] != "us-central1-a" || group.Refusal != "" {
 		t.Errorf("%+v", group)
 	}
 	bare := describeUpgrades(poolName(), &container.NodePool{})
-	if bare.MaxSurge.N != 1 || bare.MaxUnavailable.N != 0 || bare.DrainTimeout != time.Hour { // GKE G10, G15
+	if bare.MaxSurge.N != 1 || bare.MaxUnavailable.N != 0 || bare.DrainTimeout != time.Hour || bare.MaxGrace != 0 { // GKE G10, G15
 		t.Errorf("without settings: %+v", bare)
 	}
 }

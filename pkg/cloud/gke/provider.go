@@ -170,13 +170,15 @@ func (p *Provider) describe(ctx context.Context, cluster *container.Cluster, poo
 	if err != nil {
 		return nodegroup.Group{}, err
 	}
-	operation.Stage = describeStage(op, pool, time.Now())
+	now := time.Now()
+	operation.Stage = describeStage(op, pool, now)
 	setSoak(&operation, pool)
 	wanted, refused, err := p.findWanted(ctx, cluster, to)
 	if err != nil {
 		return nodegroup.Group{}, err
 	}
 	group := describePool(name, pool, wanted, operation)
+	group.Managed.Maintenance = describeMaintenance(cluster, pool, now)
 	for _, reason := range []string{refuseCluster(cluster), refused.reason, refuseStrategy(name, pool), refuseOtherOperation(name, &operation)} {
 		if group.Refusal == "" {
 			group.Refusal = reason
