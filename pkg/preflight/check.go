@@ -172,6 +172,7 @@ func listUpgradeFindings(w *upgrade.World, facts Facts) []Finding {
 			Remedy:  "add the toleration if a node needs the pod until the node is terminated",
 		})
 	}
+	covers.addDeletions(found)
 	return append(found, checkStrategy(w)...)
 }
 
@@ -268,6 +269,7 @@ func checkNode(w *upgrade.World, m *nodegroup.Member, covers *coverage) []Findin
 			}
 			explainClosedBudget(covers, pod, obstacle, &f)
 			if f.Rule != "" {
+				covers.keep(pod, f.Object)
 				found = append(found, f)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
@@ -245,25 +246,45 @@ func findLongDeregistration(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 // findLongGrace implements rule TERM005.
 func findLongGrace(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	request, grace := &s.World.Request, drain.GracePeriod(pod)
-	limit := request.DrainTimeout.Duration
+	limit := longestGrace(s)
 	if request.ReplacedBy().Traits().Expires || grace <= limit {
 		return nil
 	}
 	f := &Finding{}
 	end := "is deleted with its node"
 	switch {
+	case limit < request.DrainTimeout.Duration:
+		end = "is killed"
 	case request.Strategy.Traits().DeletesRest:
 	case request.OnTimeout == record.Fail:
 		f.Severity, end = Block, "makes the upgrade fail"
 	case request.OnTimeout == record.Skip:
 		end = "has its node skipped"
 	}
-	f.Message = fmt.Sprintf("terminationGracePeriodSeconds is %d, and a node's drain may take %s: a pod that needs longer %s", wholeSeconds(grace), describeSpan(limit), end)
+	f.Message = fmt.Sprintf("terminationGracePeriodSeconds is %d, and %s: a pod that needs longer %s", wholeSeconds(grace), describeGraceLimit(s, limit), end)
 	f.Remedy = fmt.Sprintf("set terminationGracePeriodSeconds to %d or less", wholeSeconds(limit))
 	if obeysDrainFlags(request) {
 		f.Remedy = fmt.Sprintf("pass --drain-timeout=%dm, or %s", wholeMinutes(grace+5*time.Minute), f.Remedy)
 	}
 	return f
+}
+
+// longestGrace returns how long a pod may take to end: at most a node's drain timeout, and less if a cloud that upgrades the group ends
+// pods earlier.
+func longestGrace(s *Scene) time.Duration {
+	limit := s.World.Request.DrainTimeout.Duration
+	if m := s.World.Group.Managed; m != nil && m.MaxGrace > 0 {
+		limit = min(limit, m.MaxGrace)
+	}
+	return limit
+}
+
+// describeGraceLimit returns what sets the limit of longestGrace.
+func describeGraceLimit(s *Scene, limit time.Duration) string {
+	if limit < s.World.Request.DrainTimeout.Duration {
+		return fmt.Sprintf("%s gives pods at most %s to end", nodegroup.InfoOf(s.World.Group.Provider).Manager.Name, describeSpan(limit))
+	}
+	return fmt.Sprintf("a node's drain may take %s", describeSpan(limit))
 }
 
 // findSleepBinary implements rule TERM006.

@@ -64,6 +64,9 @@ type coverage struct {
 	facts *Facts
 	// budgets is filled at the first call of podsOf.
 	budgets map[types.NamespacedName]*coveredPods
+	// kept has the pods that findings of severity block name, with their workloads. keptOf counts them by workload.
+	kept   map[string]string
+	keptOf map[string]int
 }
 
 // coveredPods counts the pods that one budget covers and lists those that are not ready. Pods that have finished or are being
