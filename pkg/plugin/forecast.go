@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
@@ -128,7 +129,13 @@ func (p *planning) runForecast(ctx context.Context, req record.Request, watch fu
 			spec.Draws = randomOrders
 		}
 		spec.Pods = drain.DropWishes(spec.Pods)
+		if p.record.Rollback && req.ReplacedBy().Traits().KeepsNodes {
+			spec.Nodes = p.openCurrentNodes()
+		}
 		spec.Group, spec.Record, req = upgrade.DelegatedAsOwn(spec.Group, p.members, &spec.Record, req, p.now)
+		if p.group.Managed.RollsInSlots && req.Strategy.Traits().TakesWidth {
+			spec.Rolling, spec.Record = p.describeRolling(&spec.Group, &req), record.Record{}
+		}
 	}
 	spec.Autoscaled = req.Strategy.Traits().ByAutoscaler
 	var assumed []string
@@ -148,6 +155,37 @@ func (p *planning) runForecast(ctx context.Context, req record.Request, watch fu
 		assumed = append(assumed, "it is unknown when the upgrade ends: it would wait for "+forecast.Endless)
 	}
 	return forecast, assumed, err
+}
+
+// describeRolling returns how the group's cloud replaces the nodes in slots, from where it is now.
+func (p *planning) describeRolling(group *nodegroup.Group, req *record.Request) *simulate.Rolling {
+	how := &simulate.Rolling{Surge: req.Surge, Unavailable: req.MaxUnavailable, Retry: p.group.Managed.PollInterval}
+	if rec := &p.record; rec.Delegation != nil {
+		how.Draining = rec.Delegation.Draining
+		if rec.Sizes.Desired > 0 {
+			how.Added = max(0, group.Desired-rec.Sizes.Desired)
+		}
+	}
+	return how
+}
+
+// openCurrentNodes returns the group's nodes as they are once a cloud's rollback has begun: those of the earlier revision take pods again
+// (GKE G56).
+func (p *planning) openCurrentNodes() []*corev1.Node {
+	var nodes []*corev1.Node
+	for i := range p.members {
+		node := p.members[i].Node
+		if node != nil && !p.members[i].Outdated && nodegroup.IsClosed(node) {
+			cordon := nodemark.CordonTaint()
+			node = node.DeepCopy()
+			node.Spec.Unschedulable = false
+			node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&cordon) })
+		}
+		if node != nil {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
 }
 
 // pollingDelay returns how much polling may delay an upgrade that the group's cloud carries out. The cloud drains
@@ -201,10 +239,22 @@ func (o *observation) withoutPassedOver(group nodegroup.Group) nodegroup.Group {
 	return group
 }
 
+// assumedJoin is how long a machine is assumed to take until its Node exists, for clouds that report no launches. Machines of Compute
+// Engine need 30 to 60 seconds.
+const assumedJoin = 45 * time.Second
+
+// assumedJoinTime returns how long a new machine takes until its Node exists; 0 if the cloud reports launches, or users add the nodes.
+func (p *planning) assumedJoinTime() time.Duration {
+	if p.group.Managed == nil || p.group.Can.ListInstances {
+		return 0
+	}
+	return assumedJoin
+}
+
 func (p *planning) makeSpec() simulate.Spec {
 	spec := simulate.Spec{
 		Now: p.now, Group: p.withOutdatedInstances(), Record: record.CreditIdleTime(&p.record, p.idle, p.now), Budgets: p.cluster.view.PDBs, EndingNamespaces: p.cluster.view.EndingNamespaces,
-		Times: simulate.Times{Seen: runner.MinCloudInterval}, Launched: p.survey.Launched, Terminations: p.survey.Terminations,
+		Times: simulate.Times{Seen: runner.MinCloudInterval, Join: p.assumedJoinTime()}, Launched: p.survey.Launched, Terminations: p.survey.Terminations,
 		Targets: nodegroup.Targets{Groups: p.balancers.Groups, List: p.balancers.targets},
 		Facts:   p.cluster.objects.Facts(), Workloads: simulate.WorkloadsOf(p.cluster.objects.Deployments, p.cluster.objects.ReplicaSets, p.cluster.objects.StatefulSets),
 		Movable: p.findMovable(), Claims: p.cluster.objects.Claims, Volumes: p.cluster.objects.Volumes,

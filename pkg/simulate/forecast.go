@@ -213,6 +213,9 @@ func predictOnce(ctx context.Context, spec Spec, req record.Request, drawn uint6
 	c.drawn, c.brief = drawn, spec.Watch == nil
 	r := newRecorder(c.clock.now, c.record.Sizes.Desired, c.group.Desired)
 	r.forecast.Room = c.measureRoom(req)
+	if spec.Rolling != nil {
+		return c.predictRolling(ctx, spec.Rolling, req, r)
+	}
 	c.cloud.cloudSurge = c.countCloudSurge(req)
 	size := cmp.Or(c.record.Sizes.Desired, c.group.Desired)
 	var before []Unplaced // taken when the upgrade begins to stop, because the nodes that it then uncordons take some of the pods
@@ -235,11 +238,8 @@ func predictOnce(ctx context.Context, spec Spec, req record.Request, drawn uint6
 	}
 	r.finishForecast(c.clock.now)
 	r.forecast.SizeAfter, r.forecast.Refilled = c.group.Desired, spec.Refilled
-	r.forecast.Evictions, r.forecast.Unplaced = c.evicted, mergeUnplaced(c.Unplaced(), before)
-	r.forecast.Deletions, r.forecast.Outage = c.listDeletions(), c.pods.outages.sum()
-	for _, d := range r.forecast.Deletions {
-		r.forecast.Forced += d.PastBudget
-	}
+	r.forecast.Unplaced = mergeUnplaced(c.Unplaced(), before)
+	c.finishCounts(r)
 	r.recordEnding(rec.Result, c.countNotReached(r.nodes))
 	if err == nil && !isEndless && !r.forecast.Fast.Fails() {
 		r.forecast.Unrecovered = c.findUnrecovered()
@@ -250,6 +250,14 @@ func predictOnce(ctx context.Context, spec Spec, req record.Request, drawn uint6
 		r.forecast.Fast, r.forecast.Slow = Ending{}, Ending{}
 	}
 	return r.forecast, err
+}
+
+// finishCounts adds to the forecast which pods were evicted and deleted, and for how long workloads had no ready pod.
+func (c *Cluster) finishCounts(r *recorder) {
+	r.forecast.Evictions, r.forecast.Deletions, r.forecast.Outage = c.evicted, c.listDeletions(), c.pods.outages.sum()
+	for _, d := range r.forecast.Deletions {
+		r.forecast.Forced += d.PastBudget
+	}
 }
 
 // countNotReached counts the outdated nodes that were not started.

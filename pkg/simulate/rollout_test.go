@@ -96,8 +96,31 @@ func TestForecastOfCloudsBlueGreenUpgradeContinuesAtItsPhase(t *testing.T) {
 	}
 	soaks = newCloudBlueGreen()
 	soaks.addGreen(3)
+	soaks.record.Phase, soaks.record.Soak.Until, soaks.record.Delegation.Completing = record.PhaseSoak, start.Add(20*time.Minute), "u1"
+	if left = soaks.forecast(t); left.Duration.Latest.Duration > 5*time.Minute {
+		t.Errorf("after a user has ended the soak: %s", left.Duration)
+	}
+	soaks = newCloudBlueGreen()
+	soaks.addGreen(3)
 	soaks.record.Phase = record.PhaseDeleteBlue
 	if left = soaks.forecast(t); left.Evictions != 0 || left.Duration.Latest.Duration > 5*time.Minute {
 		t.Errorf("after the soak: %d evictions, %s", left.Evictions, left.Duration)
+	}
+}
+
+// TestForecastOfCloudsRollbackDoesNotSoak: the nodes of the earlier revision take pods again, and each pod moves back once (GKE G56).
+func TestForecastOfCloudsRollbackDoesNotSoak(t *testing.T) {
+	c := newCloudBlueGreen()
+	c.addGreen(3)
+	c.record.Rollback = true
+	c.spec.Outdated = func(n *corev1.Node) bool { return n.Name[:3] == "new" }
+	for i := range c.spec.Group.Instances {
+		c.spec.Group.Instances[i].Outdated = !c.spec.Group.Instances[i].Outdated
+	}
+	for _, n := range c.spec.Nodes {
+		n.Spec.Unschedulable = false
+	}
+	if back := c.forecast(t); back.Evictions != 6 || back.Duration.Earliest.Duration < 30*time.Second || back.Duration.Latest.Duration > 10*time.Minute {
+		t.Errorf("%d evictions, %s", back.Evictions, back.Duration)
 	}
 }

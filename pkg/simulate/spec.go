@@ -61,6 +61,8 @@ type Spec struct {
 	// Draws is how many drawn node orders a forecast tries, in addition to the order that loses the least time. It is
 	// for clouds that choose nodes at random (EKS E40). Only forecasts use it.
 	Draws int
+	// Rolling is how the group's cloud replaces the nodes in slots; nil if it does not. Only forecasts use it.
+	Rolling *Rolling
 	// Refilled is true if a new node is added at once for each drained node. Users do that in groups without a cloud;
 	// the time that they need is not known.
 	Refilled bool
@@ -120,6 +122,9 @@ type Times struct {
 	// Boot is the time from a launch to a Ready node. Leave is the time from a termination to the end of the instance
 	// and its Node.
 	Boot, Leave time.Duration
+	// Join is how long a machine takes from its launch until its Node exists, if the cloud reports no launches. It is added to the
+	// time that nodes took from joining to readiness.
+	Join time.Duration
 	// Seen is the time until a change of the group's settings is seen, because a cloud has no watch.
 	Seen time.Duration
 	// Ready is the time from a pod's binding until it is ready.

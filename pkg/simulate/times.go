@@ -59,8 +59,14 @@ func (t *Times) learnBootTimes(spec *Spec) string {
 	if len(boots) == 0 {
 		from, boots = "joining", measureBootTimes(spec.Nodes, func(n *corev1.Node) time.Time { return n.CreationTimestamp.Time })
 	}
-	if t.Boot = drain.TypicalDuration(boots, defaultBoot); len(boots) == 0 {
+	t.Boot = drain.TypicalDuration(boots, defaultBoot)
+	switch {
+	case len(boots) == 0:
 		return fmt.Sprintf("a new node is ready %s after its launch (an assumption: the group's nodes do not show it)", t.Boot)
+	case from == "joining" && t.Join > 0:
+		t.Boot += t.Join
+		return fmt.Sprintf("a new node is ready %s after its launch: it joins after %s (an assumption: the cloud reports no launches), and the group's nodes took %s from joining to readiness (median of %d)",
+			t.Boot, t.Join, t.Boot-t.Join, len(boots))
 	}
 	return fmt.Sprintf("a new node is ready %s after its launch: the group's nodes took that long from %s to readiness (median of %d)", t.Boot, from, len(boots))
 }

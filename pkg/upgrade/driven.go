@@ -20,6 +20,9 @@ func DelegatedAsOwn(group nodegroup.Group, members []nodegroup.Member, rec *reco
 		group.Managed = nil
 	}
 	req.Strategy, req.NoImplicitBudgets, req.IgnoreUnready = req.ReplacedBy(), true, []string{record.AllWorkloads}
+	if rec.Rollback && req.BlueGreen != nil {
+		req.BlueGreen = &record.BlueGreenRequest{Batch: 1} // a rollback does not soak
+	}
 	own := record.Record{
 		Version: req.Strategy.RecordVersion(), Run: rec.Run, Request: req, Started: rec.Started, Phase: record.PhaseUpgrade, Previous: rec.Previous, Target: rec.Target,
 		Provider: rec.Provider, Sizes: rec.Sizes, Total: rec.Total, Replaced: rec.Replaced,
@@ -72,6 +75,9 @@ func blueGreenUnderWay(group *nodegroup.Group, members []nodegroup.Member, rec *
 	own.Begun = len(own.Nodes)
 	if rec.Phase == record.PhaseSoak || rec.Phase == record.PhaseDeleteBlue {
 		own.Phase, own.Soak = rec.Phase, rec.Soak
+	}
+	if rec.Delegation.Completing != "" {
+		own.Soak.Until = now
 	}
 	return own
 }
