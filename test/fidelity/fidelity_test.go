@@ -11,20 +11,20 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// sampleScenarios returns two scenarios that need little CPU time, so that they pass while other tests run.
+// sampleScenarios returns three scenarios that need little CPU time, so that they pass while other tests run.
 func sampleScenarios() []scenario {
-	names := []string{"the whole grace period", "random ends without budgets"}
+	names := []string{"the whole grace period", "random ends without budgets", "gke blue-green"}
 	return slices.DeleteFunc(scenarios(seed), func(s scenario) bool { return !slices.Contains(names, s.name) })
 }
 
-// TestSampleOfForecastsMatchesUpgrades runs two of the scenarios; "make fidelity" runs all.
+// TestSampleOfForecastsMatchesUpgrades runs three of the scenarios; "make fidelity" runs all.
 func TestSampleOfForecastsMatchesUpgrades(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")
 	}
 	all := sampleScenarios()
-	if len(all) != 2 {
-		t.Fatalf("got %d scenarios, want 2", len(all))
+	if len(all) != 3 {
+		t.Fatalf("got %d scenarios, want 3", len(all))
 	}
 	outcomes, err := runAll(t.Context(), all, len(all))
 	if err != nil {

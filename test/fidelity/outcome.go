@@ -17,7 +17,7 @@ import (
 const (
 	// tolerance is the share of the measured time by which a prediction may be wrong, if nothing is random.
 	tolerance = 0.1
-	// managedTolerance is the tolerance for upgrades by EKS, which picks nodes at random. It is a share of the middle of the predicted
+	// managedTolerance is the tolerance for upgrades by EKS or GKE, which pick nodes at random. It is a share of the middle of the predicted
 	// range.
 	managedTolerance = 0.15
 )
@@ -27,7 +27,7 @@ type outcome struct {
 	name string
 	// random is true if the plan does not know how long pods take to terminate.
 	random bool
-	// managed is true if EKS runs the upgrade.
+	// managed is true if EKS or GKE runs the upgrade.
 	managed   bool
 	predicted figures
 	measured  figures
@@ -95,8 +95,8 @@ func (o *outcome) faults() []string {
 	return faults
 }
 
-// managedFaults lists the wrong predictions for an upgrade by EKS. The number of evictions depends on which nodes EKS removes at the
-// end.
+// managedFaults lists the wrong predictions for an upgrade by EKS or GKE. The number of evictions depends on which nodes EKS removes at
+// the end.
 func (o *outcome) managedFaults() []string {
 	var faults []string
 	early, late, took := o.span.Earliest.Seconds(), o.span.Latest.Seconds(), o.measured.took.Seconds()

@@ -45,7 +45,13 @@ func runScenario(ctx context.Context, shared *fixture.Fixture, sc *scenario) (ou
 	if err != nil {
 		return outcome{}, err
 	}
-	if err := sc.setUp(ctx, s); err != nil {
+	if sc.pool != nil {
+		cloud, err := sc.startGKE(ctx, s)
+		if err != nil {
+			return outcome{}, err
+		}
+		defer cloud.Stop()
+	} else if err := sc.setUp(ctx, s); err != nil {
 		return outcome{}, err
 	}
 	if err := sc.deletePod(ctx, s); err != nil {
@@ -55,7 +61,7 @@ func runScenario(ctx context.Context, shared *fixture.Fixture, sc *scenario) (ou
 	if err != nil {
 		return outcome{}, err
 	}
-	o := outcome{name: sc.name, random: sc.random, managed: sc.managed, span: plan.Duration}
+	o := outcome{name: sc.name, random: sc.random, managed: sc.isByCloud(), span: plan.Duration}
 	o.predicted = figures{took: plan.Duration.Latest.Duration, evictions: *plan.Evictions}
 	if plan.Ends != nil {
 		o.predicted.result = plan.Ends.Slow.Result
@@ -76,16 +82,17 @@ func runScenario(ctx context.Context, shared *fixture.Fixture, sc *scenario) (ou
 
 // predict returns the plan that --dry-run prints.
 func predict(ctx context.Context, s *fixture.Fixture, sc *scenario) (*report.Plan, error) {
-	result, err := s.Kubectl(ctx, sc.args("--dry-run", "-o", "json")...)
+	var out, errOut bytes.Buffer
+	code, err := s.Start(ctx, &out, &errOut, sc.env, sc.args("--dry-run", "-o", "json")...).Wait()
 	if err != nil {
 		return nil, err
 	}
-	if err := sc.storeOutput(".plan.json", []byte(result.Stdout)); err != nil {
+	if err := sc.storeOutput(".plan.json", out.Bytes()); err != nil {
 		return nil, err
 	}
 	plan := &report.Plan{}
-	if err := json.Unmarshal([]byte(result.Stdout), plan); err != nil {
-		return nil, fmt.Errorf("reading the plan: %w: kubectl ended with %d: %s", err, result.Code, result.Stderr)
+	if err := json.Unmarshal(out.Bytes(), plan); err != nil {
+		return nil, fmt.Errorf("reading the plan: %w: kubectl ended with %d: %s", err, code, errOut.String())
 	}
 	return plan, nil
 }
@@ -94,7 +101,7 @@ func predict(ctx context.Context, s *fixture.Fixture, sc *scenario) (*report.Pla
 // events.
 func measure(ctx context.Context, s *fixture.Fixture, sc *scenario) (figures, error) {
 	var out, progress bytes.Buffer
-	code, err := s.Start(ctx, &out, &progress, nil, sc.args("--yes", "--parallel-groups", "--progress=json")...).Wait()
+	code, err := s.Start(ctx, &out, &progress, sc.env, sc.args("--yes", "--parallel-groups", "--progress=json")...).Wait()
 	if err != nil {
 		return figures{}, err
 	}
@@ -108,16 +115,16 @@ func measure(ctx context.Context, s *fixture.Fixture, sc *scenario) (figures, er
 	if err != nil {
 		return figures{}, err
 	}
-	evictions, err := countEvictions(ctx, s, sc.managed)
+	evictions, err := countEvictions(ctx, s, sc.isByCloud())
 	if err != nil {
 		return figures{}, err
 	}
 	return figures{took: rec.Ended.Sub(rec.Started), evictions: evictions, order: startOrder(parseNodeStarts(progress.String())), result: record.Result(report.KebabCase(string(rec.Result)))}, nil
 }
 
-// countEvictions counts the accepted evictions: those by EKS if managed is true, otherwise those by the plugin.
-func countEvictions(ctx context.Context, s *fixture.Fixture, managed bool) (int, error) {
-	if !managed {
+// countEvictions counts the accepted evictions: those by the cloud if byCloud is true, otherwise those by the plugin.
+func countEvictions(ctx context.Context, s *fixture.Fixture, byCloud bool) (int, error) {
+	if !byCloud {
 		ours, err := s.Evictions(ctx)
 		return len(ours.Accepted), err
 	}

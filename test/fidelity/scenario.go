@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/gkecloud"
 )
 
 // scenario is one upgrade.
@@ -30,6 +31,11 @@ type scenario struct {
 	managed  bool
 	strategy ekstypes.NodegroupUpdateStrategies
 	width    int
+	// pool is set if the nodes are a GKE node pool, which GKE upgrades. env is the environment of the plugin, and cluster GKE's name
+	// of the cluster; runScenario sets both.
+	pool    *gkecloud.PoolSpec
+	env     []string
+	cluster string
 	// flags are additional flags of the command. code is the expected exit code.
 	flags []string
 	code  int
@@ -62,7 +68,10 @@ func (sc *scenario) storeOutput(suffix string, text []byte) error {
 	return os.WriteFile(filepath.Join(sc.keepIn, sc.group()+suffix), text, 0o644)
 }
 
-func (sc *scenario) usesCloud() bool { return len(sc.zones) > 0 }
+func (sc *scenario) usesCloud() bool { return len(sc.zones) > 0 || sc.pool != nil }
+
+// isByCloud reports whether a cloud itself runs the upgrade.
+func (sc *scenario) isByCloud() bool { return sc.managed || sc.pool != nil }
 
 // group returns the scenario's name as a label, a namespace and a group of the cloud.
 func (sc *scenario) group() string { return strings.ReplaceAll(sc.name, " ", "-") }
@@ -82,6 +91,8 @@ func (sc *scenario) selector() string { return "pool=" + sc.group() }
 func (sc *scenario) args(more ...string) []string {
 	args := []string{"nodeupgrade", "-l", sc.groupName(), "--current", "image=new", "--wait-replacement=false"}
 	switch {
+	case sc.pool != nil:
+		args = []string{"nodeupgrade", sc.group(), "--provider=gke", "--cluster-name=" + sc.cluster}
 	case sc.managed:
 		args = []string{"nodeupgrade", sc.group(), "--to=1.36"}
 	case sc.usesCloud():

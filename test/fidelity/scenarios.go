@@ -12,7 +12,7 @@ import (
 
 // scenarios returns all scenarios, by topic.
 func scenarios(seed uint64) []scenario {
-	return slices.Concat(failingManagedScenario(), windowScenarios(), strategyScenarios(), budgetScenarios(), randomScenarios(seed), workloadScenarios(), timeoutScenarios(), unschedulableScenarios(), webhookScenarios(), missingPodScenarios(), managedScenarios())
+	return slices.Concat(failingManagedScenario(), poolScenarios(), windowScenarios(), strategyScenarios(), budgetScenarios(), randomScenarios(seed), workloadScenarios(), timeoutScenarios(), unschedulableScenarios(), webhookScenarios(), missingPodScenarios(), managedScenarios())
 }
 
 // windowScenarios returns scenarios about the number of nodes in flight.
