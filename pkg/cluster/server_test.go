@@ -58,6 +58,7 @@ func TestClusterAccessWorksWithRealAPIServer(t *testing.T) {
 		"store-groups":         testStoreOfManyGroups,
 		"store-contended":      testStoreWithConcurrentWriters,
 		"store-lost-answer":    testStoreLostAnswer,
+		"store-repeats":        testStoreRepeatsUnansweredWrites,
 		"store-foreign":        testStoreOfNewerProgram,
 		"store-ask":            testAsk,
 		"store-follow":         testFollowRecord,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -113,6 +114,17 @@ func (s *Store) Save(ctx context.Context, rec record.Record) error {
 	return nil
 }
 
+// SaveRepeatedly is Save for a command without a loop that would call it again: it repeats the write if the answer is lost.
+func (s *Store) SaveRepeatedly(ctx context.Context, rec record.Record) error {
+	return retry.OnError(retry.DefaultBackoff, isUnanswered, func() error { return s.Save(ctx, rec) })
+}
+
+// isUnanswered reports whether the API server may have got the request, and its answer was lost.
+func isUnanswered(err error) bool {
+	failed, sent := errors.AsType[*url.Error](err)
+	return sent && !failed.Timeout() && !errors.Is(err, context.Canceled)
+}
+
 func (s *Store) writeObject(ctx context.Context, next *corev1.ConfigMap) (*corev1.ConfigMap, error) {
 	maps := s.client.CoreV1().ConfigMaps(s.namespace)
 	if s.lastSeen == nil {
@@ -193,10 +205,12 @@ func (s *Store) WithdrawRequest(ctx context.Context, asked record.Asked) error {
 	})
 }
 
-// changeRequest changes only the request. It tries again if another process has written the ConfigMap in between.
+// changeRequest changes only the request. It tries again if another process has written the ConfigMap in between, or if an answer is
+// lost.
 func (s *Store) changeRequest(ctx context.Context, change func(*corev1.ConfigMap) (string, error)) error {
 	maps := s.client.CoreV1().ConfigMaps(s.namespace)
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	isPassing := func(err error) bool { return apierrors.IsConflict(err) || isUnanswered(err) }
+	err := retry.OnError(retry.DefaultBackoff, isPassing, func() error {
 		stored, err := maps.Get(ctx, ObjectName(s.group), metav1.GetOptions{})
 		if err != nil {
 			return err

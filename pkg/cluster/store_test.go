@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -153,6 +154,44 @@ func testStoreLostAnswer(t *testing.T, s *space) {
 	s.save(t, second, 9)
 	if err := store.Save(t.Context(), recordOf(3)); !errors.Is(err, record.ErrChanged) {
 		t.Errorf("written by somebody else meanwhile: got error %v, want %v", err, record.ErrChanged)
+	}
+}
+
+// testStoreRepeatsUnansweredWrites loses the answer to one write of a command that has no loop.
+func testStoreRepeatsUnansweredWrites(t *testing.T, s *space) {
+	client, line := s.newBreakableClient(t)
+	store := NewStore(client, s.name, testGroup)
+	loseOne := func() {
+		line.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			if r.Method == http.MethodGet {
+				return next.RoundTrip(r)
+			}
+			line.set(nil)
+			return loseAnswer(r, next)
+		})
+	}
+	loseOne()
+	if err := store.SaveRepeatedly(t.Context(), recordOf(1)); err != nil || s.stored(t) != 1 {
+		t.Errorf("saving: %v, the record is number %d", err, s.stored(t))
+	}
+	asked := record.Asked{Verb: record.VerbPause, Run: recordOf(1).Run, By: "ann@host"}
+	loseOne()
+	if err := store.StoreRequest(t.Context(), asked); err != nil {
+		t.Errorf("requesting: %v", err)
+	}
+	if _, err := store.LoadRecord(t.Context()); err != nil || store.CurrentRequest() != asked {
+		t.Errorf("the request is %+v (%v)", store.CurrentRequest(), err)
+	}
+	loseOne()
+	if err := store.WithdrawRequest(t.Context(), asked); err != nil {
+		t.Errorf("withdrawing: %v", err)
+	}
+	if _, err := store.LoadRecord(t.Context()); err != nil || store.CurrentRequest() != (record.Asked{}) {
+		t.Errorf("the request is %+v (%v)", store.CurrentRequest(), err)
+	}
+	line.set(loseAnswer)
+	if err := store.StoreRequest(t.Context(), asked); err == nil {
+		t.Error("a request that is never answered is no error")
 	}
 }
 

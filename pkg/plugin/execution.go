@@ -182,7 +182,7 @@ func (e *execution) creditIdleTime(ctx context.Context) error {
 	if idle == 0 || !rec.IsResumable() || len(rec.DrainDeadlines()) == 0 {
 		return nil
 	}
-	return e.g.store.Save(ctx, record.CreditIdleTime(&rec, idle, now))
+	return e.g.store.SaveRepeatedly(ctx, record.CreditIdleTime(&rec, idle, now))
 }
 
 // announceStart finds the load balancers to watch, and shows what the upgrade is about to do.
@@ -224,7 +224,7 @@ func (e *execution) reloadUnderLease(ctx context.Context) error {
 	}
 	store := e.g.store
 	if e.mode.undoesUpgrade() {
-		if err := store.Save(ctx, e.g.record); err != nil {
+		if err := store.SaveRepeatedly(ctx, e.g.record); err != nil {
 			return err
 		}
 	}

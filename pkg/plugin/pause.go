@@ -126,7 +126,7 @@ func (u *recordedUpgrade) markPaused(ctx context.Context, idle time.Duration, no
 	}
 	rec = record.CreditIdleTime(&rec, idle, now)
 	rec = record.AsPaused(&rec, u.name, currentUser(), now)
-	return rec, u.store.Save(ctx, rec)
+	return rec, u.store.SaveRepeatedly(ctx, rec)
 }
 
 func newResumeCommand(f *flags) *cobra.Command {

