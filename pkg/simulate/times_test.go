@@ -80,16 +80,18 @@ func TestBootTimeIsMeasuredFromLaunchInCloud(t *testing.T) {
 	})
 	cases := map[string]struct {
 		launched map[string]time.Time
+		join     time.Duration
 		want     time.Duration
 		says     string
 	}{
-		"the launch counts":             {map[string]time.Time{"i-1": start.Add(-40 * time.Second)}, 70 * time.Second, "from launch to readiness"},
-		"a launch of another":           {map[string]time.Time{"i-2": start.Add(-40 * time.Second)}, 30 * time.Second, "from joining to readiness"},
-		"a machine that rebooted since": {map[string]time.Time{"i-1": start.Add(time.Hour)}, 30 * time.Second, "from joining to readiness"},
+		"the launch counts":             {map[string]time.Time{"i-1": start.Add(-40 * time.Second)}, 45 * time.Second, 70 * time.Second, "from launch to readiness"},
+		"a launch of another":           {map[string]time.Time{"i-2": start.Add(-40 * time.Second)}, 0, 30 * time.Second, "from joining to readiness"},
+		"a machine that rebooted since": {map[string]time.Time{"i-1": start.Add(time.Hour)}, 0, 30 * time.Second, "from joining to readiness"},
+		"no launch is reported":         {nil, 45 * time.Second, 75 * time.Second, "it joins after 45s (an assumption: the cloud reports no launches), and the group's nodes took 30s from joining to readiness"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			times, assumed := simulate.Estimate(&simulate.Spec{Nodes: []*corev1.Node{node}, Launched: c.launched})
+			times, assumed := simulate.Estimate(&simulate.Spec{Nodes: []*corev1.Node{node}, Launched: c.launched, Times: simulate.Times{Join: c.join}})
 			if times.Boot != c.want || !strings.Contains(assumed[0], c.says) {
 				t.Errorf("boot %s, want %s; says %q", times.Boot, c.want, assumed[0])
 			}
