@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/gkecloud"
 )
@@ -60,17 +59,12 @@ func openPool(t *testing.T, shared *fixture.Fixture, name string, options gkeclo
 		t.Fatal(err)
 	}
 	options.Cluster = name
-	options.Nodes = awscloud.KubeNodes(shared.Cluster.Client())
-	options.Drainer = awscloud.KubectlDrainer(shared.Cluster.Client(), shared.Cluster.Kubectl(), shared.Cluster.Kubeconfig())
 	s := &poolCase{testCase: &testCase{Fixture: own, t: t, group: name}, size: 4}
 	t.Cleanup(s.logStateIfFailed)
-	if s.gke, err = gkecloud.Start(t.Context(), options); err != nil {
+	if s.gke, s.env, err = own.StartGKE(t.Context(), options); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.gke.Stop)
-	if s.env, err = s.gke.Env(t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
 	spec := gkecloud.PoolSpec{Name: name, Zones: []string{"us-central1-a", "us-central1-b"}, Counts: []int{2, 2}, Settings: settings}
 	if err := s.gke.AddPool(t.Context(), spec); err != nil {
 		t.Fatal(err)
