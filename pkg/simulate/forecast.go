@@ -245,11 +245,16 @@ func predictOnce(ctx context.Context, spec Spec, req record.Request, drawn uint6
 		r.forecast.Unrecovered = c.findUnrecovered()
 	}
 	if isEndless {
-		r.forecast.Endless = cmp.Or(endless.Waiting, "an event that never comes")
-		r.forecast.Duration, r.forecast.ExtraHours = Span{}, 0
-		r.forecast.Fast, r.forecast.Slow = Ending{}, Ending{}
+		r.markEndless(endless)
 	}
 	return r.forecast, err
+}
+
+// markEndless records that the upgrade waits without end.
+func (r *recorder) markEndless(endless *EndlessError) {
+	r.forecast.Endless = cmp.Or(endless.Waiting, "an event that never comes")
+	r.forecast.Duration, r.forecast.ExtraHours = Span{}, 0
+	r.forecast.Fast, r.forecast.Slow = Ending{}, Ending{}
 }
 
 // finishCounts adds to the forecast which pods were evicted and deleted, and for how long workloads had no ready pod.

@@ -3,6 +3,7 @@ package simulate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -68,7 +69,8 @@ type roller struct {
 	startedAt time.Time
 }
 
-// roll carries out the whole surge, and returns the result. It returns the context's error when the context ends.
+// roll carries out the whole surge, and returns the result. It returns the context's error when the context ends, and an *EndlessError
+// if a node waits for an event that never comes.
 func (c *Cluster) roll(ctx context.Context, how *Rolling, req record.Request, r *recorder) (record.Result, error) {
 	roller := &roller{Cluster: c, Rolling: *how, req: req, recorder: r, spare: how.Added}
 	r.before = cmp.Or(r.before, c.group.Desired-how.Added)
@@ -108,7 +110,7 @@ func (r *roller) rollZone(ctx context.Context, zone string) error {
 		}
 		r.record()
 		if !r.Advance(next) {
-			return fmt.Errorf("simulating group %q: zone %s: the upgrade waits without end", r.group.Name, zone)
+			return &EndlessError{Group: r.group.Name, Waiting: "the nodes of zone " + zone}
 		}
 	}
 }
@@ -125,14 +127,14 @@ func (r *roller) listOutdated(zone string) []*member {
 			all = append(all, n.member)
 		}
 	}
-	isBegun := func(m *member) int {
+	turn := func(m *member) int {
 		if _, begun := r.Draining[m.node.node.Name]; begun || nodegroup.IsClosed(m.node.node) {
 			return 0
 		}
 		return 1
 	}
 	slices.SortFunc(all, func(a, b *member) int {
-		return cmp.Or(cmp.Compare(isBegun(a), isBegun(b)), r.compareDrawn(a.node.node.Name, b.node.node.Name))
+		return cmp.Or(cmp.Compare(turn(a), turn(b)), r.compareDrawn(a.node.node.Name, b.node.node.Name))
 	})
 	return all
 }
@@ -338,5 +340,9 @@ func (c *Cluster) predictRolling(ctx context.Context, how *Rolling, req record.R
 	c.finishCounts(r)
 	r.forecast.Unplaced = c.Unplaced()
 	r.recordEnding(result, c.countNotReached(r.nodes))
+	if endless, isEndless := errors.AsType[*EndlessError](err); isEndless {
+		r.markEndless(endless)
+		err = nil
+	}
 	return r.forecast, err
 }
