@@ -1,6 +1,7 @@
 package preflight_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -63,5 +64,25 @@ func TestPodWithoutWorkloadIsNamedAsDeleted(t *testing.T) {
 	found := preflight.CheckUpgrade(w, preflight.Facts{})
 	if len(found) == 0 || !strings.HasSuffix(found[0].Message, "; GKE will delete it after 60 min") {
 		t.Errorf("got %+v", found)
+	}
+}
+
+// TestLongGracePeriodIsComparedWithThatOfPool: a pod that ends later than the pool allows is killed, even before the drain is over.
+func TestLongGracePeriodIsComparedWithThatOfPool(t *testing.T) {
+	text, err := os.ReadFile("testdata/rules/TERM005.yaml") // terminationGracePeriodSeconds is 3600
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule, _ := preflight.FindRule("TERM005")
+	for grace, want := range map[time.Duration]string{
+		0: "", 2 * time.Hour: "", 10 * time.Minute: "terminationGracePeriodSeconds is 3600, and GKE gives pods at most 10 min to end: a pod that needs longer is killed",
+	} {
+		scene := readScene(t, text)
+		delegatedToGKE(scene.World)
+		scene.World.Group.Managed.MaxGrace = grace
+		found := preflight.Check(scene, []preflight.Rule{rule}, nil)
+		if (len(found) > 0) != (want != "") || want != "" && found[0].Message != want {
+			t.Errorf("at most %s: got %+v, want %q", grace, found, want)
+		}
 	}
 }
