@@ -127,6 +127,20 @@ func TestLiveViewShowsWorkloadsThatDoNotRecover(t *testing.T) {
 	}
 }
 
+// TestViewOfServicesUpgradeCountsNoEvictions checks that the view names the service that carries the upgrade out, and does not show 0 for
+// its evictions, which are not known.
+func TestViewOfServicesUpgradeCountsNoEvictions(t *testing.T) {
+	l := &LiveView{Hint: "Ctrl-C ends this view", Record: &record.Record{}, Moment: Moment{Status: record.Status{Manager: "Karpenter"}}}
+	text := strings.Join(FollowLines(l, &UpgradeStatus{Follows: "Karpenter"}, Options{Width: 80}, 20), "\n")
+	if strings.Contains(text, "eviction") || !strings.Contains(text, "\n Ctrl-C ends this view\n run by Karpenter") {
+		t.Errorf("the view is\n%s", text)
+	}
+	l.Status.Unhealthy = []record.Unhealthy{{Name: "shop/Deployment/web"}}
+	if got := l.describeImpacts(); got != " not recovering: shop/Deployment/web · Ctrl-C ends this view" {
+		t.Errorf("got %q", got)
+	}
+}
+
 // The view keeps the largest number of pods of each node, and forgets the number when the node is gone.
 func TestLiveViewKeepsLargestPodCountOfNodes(t *testing.T) {
 	var l LiveView
