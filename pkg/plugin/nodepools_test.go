@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -9,7 +10,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/karpenter"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodepool"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -147,5 +155,39 @@ func TestUnreadNodePoolsAreNamed(t *testing.T) {
 				t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 			}
 		})
+	}
+}
+
+// TestWatchFollowsChangedNodePool changes the NodePool in the middle of a roll-out. Karpenter then replaces its nodes for the newest
+// template, so the status continues with that, and ends when no node is outdated.
+func TestWatchFollowsChangedNodePool(t *testing.T) {
+	pool := &nodepool.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "workers", Annotations: map[string]string{"karpenter.sh/nodepool-hash": "1"}}}
+	claim := &nodepool.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "k1", Labels: map[string]string{nodepool.Label: "workers"}}}
+	provider := karpenter.New(func(context.Context) ([]*nodepool.NodePool, []*nodepool.NodeClaim, error) {
+		return []*nodepool.NodePool{pool}, []*nodepool.NodeClaim{claim}, nil
+	})
+	node := build.Node("k1", "a")
+	node.Labels[nodepool.Label], node.Spec.ProviderID, claim.Status.ProviderID = "workers", "kwok://k1", "kwok://k1"
+	r := &reportedGroup{groupContext: &groupContext{name: "karpenter/workers", observation: observation{provider: provider, cluster: &clusterReading{view: drain.Snapshot{Nodes: []*corev1.Node{node}}}}}}
+	r.request = record.Request{Strategy: record.Delegated, Like: "eks", Window: 1}
+	now := time.Now()
+	show := func(hash string, drifted metav1.ConditionStatus) *report.UpgradeStatus {
+		pool.Annotations["karpenter.sh/nodepool-hash"] = hash
+		claim.Status.Conditions = []metav1.Condition{{Type: "Initialized", Status: "True"}, {Type: "Drifted", Status: drifted, LastTransitionTime: metav1.NewTime(now)}}
+		group, err := provider.Observe(t.Context(), cloud.Ref{Name: "karpenter/workers"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.group = group
+		r.joinNodes(&record.Record{})
+		return r.makeStatus(recordedState{}, now)
+	}
+	for _, hash := range []string{"1", "2"} {
+		if s := show(hash, metav1.ConditionTrue); s.Result != "" || s.Run != "workers-"+hash || s.Status.Total != 1 || !r.isFollowingOperation() {
+			t.Errorf("template %s: got the result %q of %q with %+v", hash, s.Result, s.Run, s.Status)
+		}
+	}
+	if s := show("1", metav1.ConditionFalse); s.Result != record.Succeeded || r.isFollowingOperation() {
+		t.Errorf("the NodePool was changed back: got the result %q: %s", s.Result, s.Message)
 	}
 }

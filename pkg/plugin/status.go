@@ -286,11 +286,14 @@ func (r *reportedGroup) readControllers(ctx context.Context, conn *connection, r
 	}
 }
 
-// followOperation begins to follow the cloud's running operation, if there is one.
+// followOperation begins to follow the cloud's running operation, if there is one. A service that begins by itself continues with
+// the newest target when its user changes that, so the status then follows the operation for the new target.
 func (r *reportedGroup) followOperation(now time.Time) {
-	if op := runningOperation(&r.group); r.watched == nil && op != nil && op.IsUpgrade() {
+	op := runningOperation(&r.group)
+	begins := r.watched == nil && op != nil && op.IsUpgrade()
+	if m := r.group.Managed; begins || r.watched != nil && m != nil && m.ByItself != "" && m.Operation.ID != "" && m.Operation.ID != r.watched.Run {
 		record := upgrade.WatchOperation(&r.group, r.request, countOutdated(r.members), now)
-		r.watched = &record
+		r.watched, r.notes = &record, upgrade.Notes{}
 	}
 }
 
