@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -76,3 +77,8 @@ func isUnready(pod *corev1.Pod) bool {
 
 // IsNodeKept reports whether the node's annotation asks Karpenter to keep it (karpenter, state/statenode.go).
 func IsNodeKept(node *corev1.Node) bool { return node.Annotations[AnnotationDoNotDisrupt] == "true" }
+
+// IsDisrupted reports whether Karpenter has chosen the node for a replacement, or drains it.
+func IsDisrupted(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&disrupted) })
+}

@@ -26,6 +26,9 @@ type Instance struct {
 	Why      string
 	// Protected is true if the instance's owner has protected it against termination.
 	Protected bool
+	// DeletesRest is true if the cloud limits the drain of this instance and then deletes the pods that are left, so that no pod
+	// keeps the cloud from beginning with it. It is for clouds with Managed.PassesOver.
+	DeletesRest bool
 }
 
 // mustBeReplaced reports whether the instance is outdated and part of the group's size.

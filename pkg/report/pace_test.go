@@ -41,6 +41,8 @@ func TestRolloutIsStuckIfNothingMoves(t *testing.T) {
 		want    bool
 	}{
 		"nothing is left":              {},
+		"an annotation ends":           {[]record.NodeStatus{pending("a")}, []drain.Blocked{{Node: "a", Passed: true, Obstacle: drain.Obstacle{Kind: drain.Keeps, Detail: "2026-11-30 11:06:16 UTC"}}}, nil, false},
+		"an annotation keeps a drain":  {[]record.NodeStatus{{Name: "b", State: record.NodeFenced}}, []drain.Blocked{kept("b", drain.Keeps)}, nil, true},
 		"a node is free":               {[]record.NodeStatus{pending("a"), pending("b")}, []drain.Blocked{kept("a", drain.Keeps)}, nil, false},
 		"all are kept":                 {[]record.NodeStatus{pending("a"), pending("b")}, []drain.Blocked{kept("a", drain.Keeps), kept("b", drain.BudgetNever)}, nil, true},
 		"a budget opens by itself":     {[]record.NodeStatus{pending("a")}, []drain.Blocked{kept("a", drain.BudgetSpent)}, nil, false},

@@ -217,17 +217,18 @@ func operationLines(s *UpgradeStatus) []string {
 }
 
 // IsStuck reports whether a running upgrade goes no further until a person changes something: its service passes over all nodes
-// that are left, or may replace none for as long as is known.
+// that are left or cannot drain them, or may replace none for as long as is known. An annotation that ends at a time keeps no node for
+// ever.
 func (s *UpgradeStatus) IsStuck() bool {
 	if len(s.Pace) > 0 && !slices.ContainsFunc(s.Pace, func(p Pace) bool { return p.Nodes > 0 }) {
 		return true
 	}
 	kept := map[string]bool{}
 	for _, b := range s.Blocked {
-		kept[b.Node] = kept[b.Node] || b.Passed && b.Kind != drain.BudgetSpent
+		endsItself := b.Kind == drain.BudgetSpent || b.Kind == drain.Keeps && b.Detail != ""
+		kept[b.Node] = kept[b.Node] || b.Passed && !endsItself
 	}
-	keeps := func(n record.NodeStatus) bool { return n.State == record.NodePending && kept[n.Name] }
-	return len(s.Status.Nodes) > 0 && !slices.ContainsFunc(s.Status.Nodes, func(n record.NodeStatus) bool { return !keeps(n) })
+	return len(s.Status.Nodes) > 0 && !slices.ContainsFunc(s.Status.Nodes, func(n record.NodeStatus) bool { return !kept[n.Name] })
 }
 
 // paceLines returns a line with how many nodes may be replaced at the same time now, and with the next changes.

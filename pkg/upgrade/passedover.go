@@ -19,21 +19,28 @@ func (d *decision) blockPassedOver() {
 	}
 }
 
-// findKeepers returns what keeps the cloud from beginning with a node that it has not begun with: the annotation of the node, and
-// its pods.
+// findKeepers returns what keeps the cloud from replacing a node. Before the cloud has begun, these are the annotation of the node and
+// its pods. After that, and on a cordoned node, only the annotations of pods count: their budgets are checked in the drain. Pods do
+// not count if the cloud deletes the rest of them after a time.
 func findKeepers(m *nodegroup.Member, budgets drain.Budgets, now time.Time) []drain.Blocked {
-	if m.Node == nil || !hasMachine(m) || nodegroup.IsClosed(m.Node) {
+	if m.Node == nil || !hasMachine(m) {
 		return nil
 	}
 	var found []drain.Blocked
-	if drain.IsNodeKept(m.Node) {
+	if drain.IsNodeKept(m.Node) && !drain.IsDisrupted(m.Node) {
 		found = append(found, drain.Blocked{Node: m.Name(), Obstacle: drain.Obstacle{Kind: drain.Keeps}, Passed: true})
 	}
+	if m.Instance.DeletesRest {
+		return found
+	}
+	closed := nodegroup.IsClosed(m.Node)
 	for _, pod := range m.Pods {
-		if keeper := drain.FindKeeper(pod, budgets, now); keeper.Kind != drain.NoObstacle {
-			name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-			found = append(found, drain.Blocked{Node: m.Name(), Pod: name, UID: pod.UID, Workload: drain.WorkloadOf(pod), Obstacle: keeper, Passed: true})
+		keeper := drain.FindKeeper(pod, budgets, now)
+		if keeper.Kind == drain.NoObstacle || closed && keeper.Kind != drain.Keeps {
+			continue
 		}
+		name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+		found = append(found, drain.Blocked{Node: m.Name(), Pod: name, UID: pod.UID, Workload: drain.WorkloadOf(pod), Obstacle: keeper, Passed: true})
 	}
 	return found
 }

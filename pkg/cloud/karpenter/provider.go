@@ -132,6 +132,7 @@ func (p *Provider) describe(pool *nodepool.NodePool, all []*nodepool.NodeClaim, 
 func instanceOf(c *nodepool.NodeClaim, wanted nodegroup.Revision) nodegroup.Instance {
 	drift, drifted := c.FindDrift()
 	instance := nodegroup.Instance{ID: instanceID(c), Zone: c.Labels[corev1.LabelTopologyZone], State: nodegroup.InstanceInService, Revision: wanted, Outdated: drifted, Why: drift.Reason}
+	_, instance.DeletesRest = c.GracePeriod()
 	if drifted {
 		instance.Revision = nodegroup.Revision{ID: "drifted", Name: drift.Reason}
 	}
@@ -160,7 +161,7 @@ const sight = 35 * 24 * time.Hour
 func describeDisruption(pool *nodepool.NodePool, claims []*nodepool.NodeClaim, at time.Time) *nodegroup.Managed {
 	nodes := countInitialized(claims)
 	managed := &nodegroup.Managed{
-		SurgeCoversUnavailable: true,
+		SurgeCoversUnavailable: true, PassesOver: true,
 		ByItself:               "Karpenter replaces its drifted nodes by itself: follow that with " + nodegroup.Command("status", GroupName(pool.Name)) + " -w",
 		ChangeWidth:            shell.Command("kubectl edit nodepool", pool.Name) + " (spec.disruption.budgets)", PollInterval: loopInterval, Settle: settle,
 	}
@@ -172,7 +173,6 @@ func describeDisruption(pool *nodepool.NodePool, claims []*nodepool.NodeClaim, a
 		}
 	}
 	managed.DrainTimeout, managed.DeletesRest = drainLimit(claims)
-	managed.PassesOver = !managed.DeletesRest
 	return managed
 }
 

@@ -126,12 +126,16 @@ func TestGracePeriodEndsDrains(t *testing.T) {
 		return c
 	}
 	r := &readings{pools: []*nodepool.NodePool{newPool("workers")}, claims: []*nodepool.NodeClaim{limited("1", "1h"), limited("2", "2h"), newClaim("3", 0, "Initialized")}}
-	if m := observe(t, karpenter.New(r.read)).Managed; m.PassesOver || !m.DeletesRest || m.DrainTimeout != 2*time.Hour {
+	if m := observe(t, karpenter.New(r.read)).Managed; !m.PassesOver || !m.DeletesRest || m.DrainTimeout != 2*time.Hour {
 		t.Errorf("got %+v", m)
 	}
 	r.claims = append(r.claims, limited("4", ""))
-	if m := observe(t, karpenter.New(r.read)).Managed; !m.PassesOver || m.DeletesRest || m.DrainTimeout != nodegroup.EndlessDrain {
+	g := observe(t, karpenter.New(r.read))
+	if m := g.Managed; !m.PassesOver || m.DeletesRest || m.DrainTimeout != nodegroup.EndlessDrain {
 		t.Errorf("one node without a limit: got %+v", m)
+	}
+	if i := g.Instances; !i[0].DeletesRest || !i[1].DeletesRest || i[2].DeletesRest || i[3].DeletesRest {
+		t.Errorf("got the instances %+v, want a limit only for those that have one", i)
 	}
 }
 
