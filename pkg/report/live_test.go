@@ -132,11 +132,11 @@ func TestLiveViewShowsWorkloadsThatDoNotRecover(t *testing.T) {
 func TestViewOfServicesUpgradeCountsNoEvictions(t *testing.T) {
 	l := &LiveView{Hint: "Ctrl-C ends this view", Record: &record.Record{}, Moment: Moment{Status: record.Status{Manager: "Karpenter"}}}
 	text := strings.Join(FollowLines(l, &UpgradeStatus{Follows: "Karpenter"}, Options{Width: 80}, 20), "\n")
-	if strings.Contains(text, "eviction") || !strings.Contains(text, "\n Ctrl-C ends this view\n run by Karpenter") {
+	if strings.Contains(text, "0 evictions") || !strings.Contains(text, "\n evictions by Karpenter are not counted · Ctrl-C ends this view\n run by Karpenter") {
 		t.Errorf("the view is\n%s", text)
 	}
 	l.Status.Unhealthy = []record.Unhealthy{{Name: "shop/Deployment/web"}}
-	if got := l.describeImpacts(); got != " not recovering: shop/Deployment/web · Ctrl-C ends this view" {
+	if got := l.describeImpacts(); got != " evictions by Karpenter are not counted · not recovering: shop/Deployment/web · Ctrl-C ends this view" {
 		t.Errorf("got %q", got)
 	}
 }
