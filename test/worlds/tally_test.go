@@ -17,8 +17,9 @@ import (
 // only declared words.
 func TestDeclaredWordsListEachActionAndConstant(t *testing.T) {
 	apart := map[string]bool{
-		"ObstacleKind ":         true, // the zero value: no obstacle
-		"InstanceState Standby": true, // only AWS has it among the clouds here, and no world leads to it
+		"ObstacleKind ":           true, // the zero value: no obstacle
+		"InstanceState Standby":   true, // only AWS has it among the clouds here, and no world leads to it
+		"ObstacleKind keeps-node": true, // it is only for a status of Karpenter, and no world has its NodePools
 	}
 	words := map[string]string{
 		"ActorKind": "actor", "FaultKind": "fault", "Kind": "workload", "Shape": "budget",
