@@ -37,6 +37,8 @@ type Managed struct {
 	// PassesOver is true if the cloud does not begin to drain a node while a pod on it cannot be evicted, or while an
 	// annotation of the node or of a pod asks to keep it. It then continues with other nodes.
 	PassesOver bool
+	// Halted is why the cloud replaces no node of the group now, although its budgets and pods allow it; "" if nothing is known.
+	Halted string
 	// Pace is set if the number of nodes changes with time: the present number and its changes as far as they are known, in
 	// the order of their times. MaxUnavailable is then the first of them that is not 0, and 0 if there is none.
 	Pace []Pace

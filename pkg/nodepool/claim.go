@@ -61,6 +61,12 @@ func (c *NodeClaim) FindDrift() (Drift, bool) {
 // IsLaunched reports whether the claim has a machine.
 func (c *NodeClaim) IsLaunched() bool { return c.isTrue(launched) }
 
+// IsStalled reports whether the claim has had no machine for more than a minute. As long as there is such a claim, Karpenter disrupts no
+// node of any NodePool (karpenter, state/cluster.go, Synced).
+func (c *NodeClaim) IsStalled(now time.Time) bool {
+	return !c.IsLaunched() && !c.IsLeaving() && now.Sub(c.CreationTimestamp.Time) > time.Minute
+}
+
 // IsInitialized reports whether the claim's node takes pods. Karpenter replaces no other node (karpenter, state/statenode.go).
 func (c *NodeClaim) IsInitialized() bool { return c.isTrue(initialized) }
 

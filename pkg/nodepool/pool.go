@@ -1,6 +1,8 @@
 package nodepool
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -14,6 +16,8 @@ const (
 	Keep = "karpenter.sh/do-not-disrupt"
 	// hashAnnotation has the hash of a NodePool's template.
 	hashAnnotation = "karpenter.sh/nodepool-hash"
+	// hashVersionAnnotation has the version of Karpenter's way to hash. Hashes of different versions cannot be compared.
+	hashVersionAnnotation = "karpenter.sh/nodepool-hash-version"
 )
 
 // NodePool is the part of a NodePool that is read.
@@ -81,6 +85,24 @@ func (p *NodePool) WhyNotReady() string {
 		why = ready.Reason
 	}
 	return why
+}
+
+// IsCompared reports whether Karpenter has compared the claims with the newest version of the pool, as far as the pool and the claims
+// show it. A change of the NodeClass shows on neither.
+func (p *NodePool) IsCompared(claims []*NodeClaim) bool {
+	if ready := findCondition(p.Status.Conditions, "Ready"); ready != nil && ready.ObservedGeneration > 0 && ready.ObservedGeneration < p.Generation {
+		return false
+	}
+	return !slices.ContainsFunc(claims, func(c *NodeClaim) bool {
+		_, drifted := c.FindDrift()
+		return !drifted && !c.IsLeaving() && c.IsLaunched() && p.hasOtherHash(c)
+	})
+}
+
+// hasOtherHash reports whether the claim was made from another template (karpenter, nodeclaim/disruption/drift.go).
+func (p *NodePool) hasOtherHash(c *NodeClaim) bool {
+	of, at := p.Annotations[hashAnnotation], c.Annotations[hashAnnotation]
+	return of != "" && at != "" && of != at && p.Annotations[hashVersionAnnotation] == c.Annotations[hashVersionAnnotation]
 }
 
 // findCondition returns the condition of the type, nil if there is none.

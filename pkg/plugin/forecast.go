@@ -42,6 +42,9 @@ func (p *planning) makePlan(ctx context.Context) (*report.Plan, error) {
 		leaving = p.listLeavingWorkloads()
 	}
 	unread := p.group.Unread
+	if m := p.group.Managed; m != nil && m.Halted != "" {
+		unread = append(slices.Clone(unread), m.Halted)
+	}
 	if p.cluster.objects != nil && p.findOwnerRefusal() == nil {
 		unread = slices.Concat(unread, describeUnreadKinds(p.cluster.objects))
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/karpenter"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
@@ -251,9 +252,10 @@ func (o *observation) joinNodes(record *record.Record) {
 	}
 }
 
-// rejectGroupOfOtherCluster returns an error if none of the group's instances is a node of the cluster.
+// rejectGroupOfOtherCluster returns an error if none of the group's instances is a node of the cluster. Karpenter's instances are read
+// from the cluster itself; a new NodePool has no node until its first machine has joined.
 func (o *observation) rejectGroupOfOtherCluster(contextName string) error {
-	if joined := slices.ContainsFunc(o.members, func(m nodegroup.Member) bool { return m.Node != nil }); !joined && len(o.members) > 0 {
+	if joined := slices.ContainsFunc(o.members, func(m nodegroup.Member) bool { return m.Node != nil }); !joined && len(o.members) > 0 && !karpenter.IsGroup(o.group.Name) {
 		return usageError(fmt.Errorf("group %q has %d instances, but none of them is a node of the cluster of context %q: check --context",
 			o.group.Name, len(o.members), contextName))
 	}

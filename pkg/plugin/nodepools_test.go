@@ -191,3 +191,43 @@ func TestWatchFollowsChangedNodePool(t *testing.T) {
 		t.Errorf("the NodePool was changed back: got the result %q: %s", s.Result, s.Message)
 	}
 }
+
+// TestStatusOfUncomparedNodePool checks that a NodePool that Karpenter has not yet looked at is not called done, and that one whose
+// first machine has not joined is shown.
+func TestStatusOfUncomparedNodePool(t *testing.T) {
+	p := driftingPool()
+	p.claims = strings.ReplaceAll(p.claims, `"Drifted","status":"True"`, `"Drifted","status":"False"`)
+	p.pools = strings.Replace(p.pools, `"uid":"u"`, `"uid":"u","generation":2`, 1)
+	p.pools = strings.Replace(p.pools, `"spec":`, `"status":{"conditions":[{"type":"Ready","status":"True","observedGeneration":1,"lastTransitionTime":null}]},"spec":`, 1)
+	serveNodePools(t, p)
+	stdout, stderr, code := invoke(t, "status", "workers", "--exit-code")
+	if want := "it is unknown which nodes are outdated: Karpenter has not yet compared the nodes with the newest version of NodePool workers"; code != exitWaiting || !strings.Contains(stdout, want) {
+		t.Errorf("exit code %d, no %q in\n%s%s", code, want, stdout, stderr)
+	}
+	if _, stderr, _ := invoke(t, "list"); !strings.Contains(stderr, "It is unknown which nodes of karpenter/workers are outdated: Karpenter has not yet") {
+		t.Errorf("the list says %q", stderr)
+	}
+	p = driftingPool()
+	p.claims = strings.ReplaceAll(p.claims, `i-k`, `i-new`)
+	s := serveNodePools(t, p)
+	s.nodes = s.nodes[:len(s.nodes)-2]
+	if stdout, stderr, code := invoke(t, "status", "karpenter/workers"); code != exitDone {
+		t.Errorf("no machine has joined: exit code %d: %s%s", code, stdout, stderr)
+	}
+}
+
+// TestStatusOfHaltedNodePool checks that no time is given for a roll-out that does not go on.
+func TestStatusOfHaltedNodePool(t *testing.T) {
+	p := driftingPool()
+	p.pools = strings.Replace(p.pools, `"spec":`, `"status":{"conditions":[{"type":"Ready","status":"False","message":"NodeClass not found","lastTransitionTime":null}]},"spec":`, 1)
+	s := serveNodePools(t, p)
+	for i := range s.pods {
+		s.pods[i].Annotations = nil
+	}
+	stdout, stderr, _ := invoke(t, "status", "workers")
+	for _, want := range []string{"1 current); Karpenter launches no nodes for NodePool workers: NodeClass not found", "Remaining   not known: Karpenter launches no nodes"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in\n%s%s", want, stdout, stderr)
+		}
+	}
+}

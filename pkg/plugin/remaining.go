@@ -76,6 +76,8 @@ func (p *planning) predictRest(ctx context.Context) (report.TimeLeft, error) {
 		return report.TimeLeft{}, errors.New("it would wait for " + forecast.Endless)
 	case p.awaitsUserNodes(&p.record.Request):
 		return report.TimeLeft{}, fmt.Errorf("the upgrade waits until you replace the drained nodes; its other steps take %s", report.FormatSpan(forecast.Duration))
+	case p.group.Managed != nil && p.group.Managed.Halted != "":
+		return report.TimeLeft{}, errors.New(p.group.Managed.Halted)
 	case p.record.Delegation != nil:
 		forecast.Fast.After, forecast.Slow.After = p.failureTime(&forecast.Fast, forecast.Nodes), p.failureTime(&forecast.Slow, forecast.Nodes)
 	}

@@ -119,10 +119,12 @@ func showStatus(ctx context.Context, c *command, flags statusFlags) error {
 }
 
 // exitOfStatus returns the exit code of status --exit-code as an error without a message, nil for 0. A group without an upgrade is
-// done if no node is outdated.
+// done if no node is outdated. A service that begins by itself, which has a pace, compares the nodes with a new target soon.
 func exitOfStatus(status *report.UpgradeStatus) error {
 	code := exitError
 	switch {
+	case status.Run == "" && status.Outdated == nil && len(status.Pace) > 0:
+		code = exitWaiting
 	case status.Run == "":
 		if status.Outdated != nil && *status.Outdated == 0 {
 			code = exitDone
@@ -252,6 +254,8 @@ func (r *reportedGroup) makeStatus(state recordedState, now time.Time) *report.U
 			status.Unknown = "pass --current KEY=VALUE, a label of current nodes"
 			if owner := r.findOwnerRefusal(); owner != nil {
 				status.Unknown = owner.String()
+			} else if r.group.Managed != nil && r.group.Managed.ByItself != "" && r.group.Refusal != "" {
+				status.Unknown = r.group.Refusal
 			}
 		}
 		return status

@@ -330,11 +330,10 @@ func findLimitsReached(s *poolScene) []Finding {
 func findUnlaunched(s *poolScene) []Finding {
 	var found []Finding
 	for _, c := range s.NodeClaims {
-		waited := s.World.Now.Sub(c.CreationTimestamp.Time)
-		if c.IsLaunched() || c.IsLeaving() || waited <= time.Minute {
+		if !c.IsStalled(s.World.Now) {
 			continue
 		}
-		message := fmt.Sprintf("it has had no machine for %s, so Karpenter replaces no node of any NodePool", waited.Round(time.Second))
+		message := fmt.Sprintf("it has had no machine for %s, so Karpenter replaces no node of any NodePool", s.World.Now.Sub(c.CreationTimestamp.Time).Round(time.Second))
 		if why := c.WhyNotLaunched(); why != "" {
 			message += ": " + why
 		}

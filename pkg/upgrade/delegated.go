@@ -562,7 +562,7 @@ func (d *decision) blockPods(m *nodegroup.Member, until time.Time) {
 
 // describeProgress describes what the cloud is waiting for.
 func (d *decision) describeProgress() string {
-	return joinNotes(d.describeStage(), d.describeMissingNodes())
+	return joinNotes(joinNotes(d.describeStage(), d.w.Group.Managed.Halted), d.describeMissingNodes())
 }
 
 // describeStage returns how far the cloud is, with the cloud's own words in parentheses.

@@ -121,10 +121,28 @@ func (p *Provider) describe(pool *nodepool.NodePool, all []*nodepool.NodeClaim, 
 		group.Instances = append(group.Instances, instanceOf(c, revision))
 	}
 	group.Managed.Operation = p.describeRollout(pool, claims, revision)
-	if why := pool.WhyNotReady(); why != "" {
-		group.Unread = append(group.Unread, "Karpenter launches no nodes for NodePool "+pool.Name+": "+why)
+	if group.Managed.Operation.ID == "" && !pool.IsCompared(claims) {
+		group.Wanted, group.Pointed = nodegroup.Revision{}, nodegroup.Revision{}
+		group.Refusal = "Karpenter has not yet compared the nodes with the newest version of NodePool " + pool.Name + ": wait a minute, or check that Karpenter runs"
 	}
+	group.Managed.Halted = whyHalted(pool, all, at)
 	return group
+}
+
+// whyHalted returns why Karpenter replaces no node of the pool, although its budgets and pods allow it; "" if nothing is known.
+func whyHalted(pool *nodepool.NodePool, all []*nodepool.NodeClaim, at time.Time) string {
+	if why := pool.WhyNotReady(); why != "" {
+		return "Karpenter launches no nodes for NodePool " + pool.Name + ": " + why
+	}
+	i := slices.IndexFunc(all, func(c *nodepool.NodeClaim) bool { return c.IsStalled(at) })
+	if i < 0 {
+		return ""
+	}
+	text := "NodeClaim " + all[i].Name + " has no machine, and until then Karpenter replaces no node of any NodePool"
+	if why := all[i].WhyNotLaunched(); why != "" {
+		text += ": " + why
+	}
+	return text
 }
 
 // instanceOf returns the machine of a claim. Its ID is that of the provider ID, and the claim's name while it has none. A machine
@@ -159,14 +177,14 @@ const sight = 35 * 24 * time.Hour
 // describeDisruption returns how Karpenter replaces the pool's drifted nodes: as many at a time as its budgets allow, each after
 // its replacement (karpenter, disruption/drift.go, queue.go).
 func describeDisruption(pool *nodepool.NodePool, claims []*nodepool.NodeClaim, at time.Time) *nodegroup.Managed {
-	nodes := countInitialized(claims)
+	nodes := max(countInitialized(claims), 1) // a percentage of no node is no node, which is not a closed budget
 	managed := &nodegroup.Managed{
 		SurgeCoversUnavailable: true, PassesOver: true,
-		ByItself:               "Karpenter replaces its drifted nodes by itself: follow that with " + nodegroup.Command("status", GroupName(pool.Name)) + " -w",
-		ChangeWidth:            shell.Command("kubectl edit nodepool", pool.Name) + " (spec.disruption.budgets)", PollInterval: loopInterval, Settle: settle,
+		ByItself:    "Karpenter replaces its drifted nodes by itself: follow that with " + nodegroup.Command("status", GroupName(pool.Name)) + " -w",
+		ChangeWidth: shell.Command("kubectl edit nodepool", pool.Name) + " (spec.disruption.budgets)", PollInterval: loopInterval, Settle: settle,
 	}
 	for _, change := range pool.Changes(at, at.Add(sight), nodes) {
-		allowed := min(change.Allowed, max(nodes, 1))
+		allowed := min(change.Allowed, nodes)
 		managed.Pace = append(managed.Pace, nodegroup.Pace{From: change.At, MaxUnavailable: allowed})
 		if managed.MaxUnavailable.N == 0 {
 			managed.MaxUnavailable.N = allowed

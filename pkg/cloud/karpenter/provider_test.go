@@ -188,3 +188,53 @@ func TestActionsAreRefused(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestUncomparedNodesAreUnknown checks that nodes do not count as current before Karpenter has compared them with the newest NodePool.
+func TestUncomparedNodesAreUnknown(t *testing.T) {
+	hashed := func(hash, version string, conditions ...string) *nodepool.NodeClaim {
+		c := newClaim("1", 0, append(conditions, "Launched", "Initialized")...)
+		c.Annotations = map[string]string{"karpenter.sh/nodepool-hash": hash, "karpenter.sh/nodepool-hash-version": version}
+		return c
+	}
+	const current = "123456789"
+	cases := map[string]struct {
+		generation, observed int64
+		claim                *nodepool.NodeClaim
+		known                bool
+	}{
+		"compared":                        {2, 2, hashed(current, "v3"), true},
+		"an older Karpenter":              {2, 0, hashed(current, "v3"), true},
+		"the NodePool has changed":        {3, 2, hashed(current, "v3"), false},
+		"another template":                {2, 2, hashed("1", "v3"), false},
+		"another template and drifted":    {2, 2, hashed("1", "v3", "Drifted"), true},
+		"another template, being removed": {2, 2, leaving(hashed("1", "v3")), true},
+		"another way to hash":             {2, 2, hashed("1", "v2"), true},
+	}
+	for name, c := range cases {
+		pool := newPool("workers")
+		pool.Generation, pool.Annotations["karpenter.sh/nodepool-hash-version"] = c.generation, "v3"
+		pool.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, ObservedGeneration: c.observed}}
+		g := observe(t, karpenter.New((&readings{pools: []*nodepool.NodePool{pool}, claims: []*nodepool.NodeClaim{c.claim}}).read))
+		if g.IsTargetKnown() != c.known || (g.Refusal == "") != c.known {
+			t.Errorf("%s: known %t, %q", name, g.IsTargetKnown(), g.Refusal)
+		}
+	}
+}
+
+// TestHaltedRolloutSaysWhy checks that a NodePool that launches no nodes, and a NodeClaim without a machine, are named.
+func TestHaltedRolloutSaysWhy(t *testing.T) {
+	pool, stalled := newPool("workers", nodepool.Budget{Nodes: "10%"}), newClaim("2", 0)
+	stalled.Labels, stalled.Status.Conditions = nil, []metav1.Condition{{Type: "Launched", Status: metav1.ConditionUnknown, Message: "no such type"}}
+	r := &readings{pools: []*nodepool.NodePool{pool}}
+	if m := observe(t, karpenter.New(r.read)).Managed; m.Halted != "" || m.Pace[0].MaxUnavailable != 1 {
+		t.Errorf("a NodePool without nodes: got %+v", m)
+	}
+	r.claims = []*nodepool.NodeClaim{newClaim("1", 0, "Launched", "Initialized", "Drifted"), stalled}
+	if got := observe(t, karpenter.New(r.read)).Managed.Halted; got != "NodeClaim 2 has no machine, and until then Karpenter replaces no node of any NodePool: no such type" {
+		t.Errorf("got %q", got)
+	}
+	pool.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Message: "NodeClass not found on cluster"}}
+	if got := observe(t, karpenter.New(r.read)).Managed.Halted; got != "Karpenter launches no nodes for NodePool workers: NodeClass not found on cluster" {
+		t.Errorf("got %q", got)
+	}
+}
