@@ -135,15 +135,28 @@ func CheckUpgrade(w *upgrade.World, facts Facts) []Finding {
 	return omitForceAdvice(w, listUpgradeFindings(w, facts))
 }
 
-// omitForceAdvice removes the advice to force a drain from the remedies, if the drain is forced already or the strategy deletes the
-// remaining pods at the end.
+// omitForceAdvice removes the advice to force a drain from the remedies, if the drain is forced already, the strategy deletes the
+// remaining pods at the end, or no command of this tool begins it.
 func omitForceAdvice(w *upgrade.World, found []Finding) []Finding {
-	if w.Request.Strategy.Traits().DeletesRest || w.Request.OnTimeout == record.Force {
+	if w.Request.Strategy.Traits().DeletesRest || w.Request.OnTimeout == record.Force || beginsByItself(w) {
 		for i := range found {
 			found[i].Remedy = drain.OmitForce(found[i].Remedy)
 		}
 	}
 	return found
+}
+
+// beginsByItself reports whether the group's service replaces the nodes by itself, as Karpenter does.
+func beginsByItself(w *upgrade.World) bool {
+	return w.Group.Managed != nil && w.Group.Managed.ByItself != ""
+}
+
+// closingTaint returns the taint of nodes that are being replaced.
+func closingTaint(w *upgrade.World) corev1.Taint {
+	if info := nodegroup.InfoOf(w.Group.Provider); beginsByItself(w) && info.Manager.Taint.Key != "" {
+		return info.Manager.Taint
+	}
+	return nodegroup.FenceTaint(w.Group.Provider)
 }
 
 func listUpgradeFindings(w *upgrade.World, facts Facts) []Finding {
@@ -164,7 +177,7 @@ func listUpgradeFindings(w *upgrade.World, facts Facts) []Finding {
 		found = append(found, checkNode(w, m, covers)...)
 		addIntolerantDaemonSets(w, m, daemons)
 	}
-	fence := nodegroup.FenceTaint(w.Group.Provider)
+	fence := closingTaint(w)
 	for _, name := range slices.Sorted(maps.Keys(daemons)) {
 		found = append(found, Finding{
 			Rule: "POD012", Severity: Warn, Object: "DaemonSet " + name,
@@ -314,7 +327,8 @@ func isMovedBySurge(w *upgrade.World, pod *corev1.Pod) bool {
 // checkOwnerWish implements rule POD008: a pod's owner asks for a special drain. The finding says what the upgrade does. A pod that
 // the drain waits for is no finding of severity block, because the wait ends by itself.
 func checkOwnerWish(w *upgrade.World, pod *corev1.Pod, node string) []Finding {
-	if drain.WishOf(pod) == drain.NoWish && drain.Protection(pod) == "" {
+	keepsNode := beginsByItself(w) && pod.Annotations[drain.AnnotationDoNotDisrupt] == "true" // Karpenter does not evict it: KRP003
+	if keepsNode || drain.WishOf(pod) == drain.NoWish && drain.Protection(pod) == "" {
 		return nil
 	}
 	object, policy := nameObject("pod", pod), w.Request.Policy()
@@ -402,7 +416,7 @@ func canReturnToDrainedNode(pod *corev1.Pod, provider string) bool {
 // again.
 func addIntolerantDaemonSets(w *upgrade.World, m *nodegroup.Member, daemons map[string]bool) {
 	for _, pod := range m.Pods {
-		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "DaemonSet" && !drain.ToleratesTaint(pod, nodegroup.FenceTaint(w.Group.Provider)) {
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "DaemonSet" && !drain.ToleratesTaint(pod, closingTaint(w)) {
 			daemons[pod.Namespace+"/"+owner.Name] = true
 		}
 	}

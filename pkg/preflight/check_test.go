@@ -305,6 +305,32 @@ func TestManagedDrainsIgnoreDrainLabel(t *testing.T) {
 	}
 }
 
+// TestFindingsFitKarpenter checks that findings about Karpenter's own replacements name its taint, do not say that it evicts a pod that it
+// keeps, and advise no flag of this tool.
+func TestFindingsFitKarpenter(t *testing.T) {
+	kept, agent := build.Pod("web-0", annotated(drain.AnnotationDoNotDisrupt, "true")), build.Pod("agent", build.OwnedBy("DaemonSet", "agent"))
+	w := podCase{budgets: []*policyv1.PodDisruptionBudget{build.Budget("web", build.Counts(1, 1, 1))}}.world("old")
+	w.Group.Provider, w.Request.Strategy, w.Group.Managed = "karpenter", record.Delegated, &nodegroup.Managed{ByItself: "Karpenter does"}
+	for i := range w.Members {
+		if w.Members[i].Outdated {
+			w.Members[i].Pods = []*corev1.Pod{kept, agent}
+		}
+	}
+	found := map[string]preflight.Finding{}
+	for _, f := range preflight.CheckUpgrade(w, preflight.Facts{}) {
+		found[f.Rule] = f
+	}
+	if f, is := found["POD008"]; is {
+		t.Errorf("got %+v for a pod that Karpenter does not evict", f)
+	}
+	if f := found["POD012"]; !strings.Contains(f.Message, "does not tolerate karpenter.sh/disrupted:NoSchedule") {
+		t.Errorf("got %+v", f)
+	}
+	if f := found["PDB009"]; f.Remedy == "" || strings.Contains(f.Remedy, "--on-timeout") {
+		t.Errorf("got %+v", f)
+	}
+}
+
 // TestDoNotDisruptFindingTellsIfDrainWaits: the finding names the annotation. It names the pod as the blocker only if the drain
 // waits for the pod.
 func TestDoNotDisruptFindingTellsIfDrainWaits(t *testing.T) {
