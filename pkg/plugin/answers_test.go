@@ -59,7 +59,7 @@ func TestReadOnlyCommandsSendNoWrites(t *testing.T) {
 		"a label that no node has":      {"--current a=b,image=v2 -l image=v2 -o name --dry-run", "", "error: --current=a=b: ", 2},
 		"a label without a value":       {"--current kops.k8s.io/instancegroup --outdated", "", "error: --current=kops.k8s.io/instancegroup: ", 2},
 		"no outdated group, as names":   {"--outdated -o name", "", "warning: left out, because it is not known which of their nodes are outdated: blue, green: run kubectl nodeupgrade list to see why\n", 0},
-		"no outdated group":             {"--outdated", "", "No node groups with outdated nodes found.\n" + unknown, 0},
+		"no outdated group":             {"--outdated", "", "No node group with outdated nodes can be upgraded.\n" + unknown, 0},
 		"an unknown group":              {"red --dry-run", "", "error: no node group \"red\"; groups: blue, green\n", 2},
 		"a verb mistyped":               {"statu --dry-run", "", "error: no node group \"statu\": did you mean the command \"status\"", 2},
 		"an unknown node":               {"--node n9 --dry-run", "", "error: finding the group of node \"n9\": no such node: check kubectl get nodes\n", 2},

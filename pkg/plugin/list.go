@@ -118,7 +118,7 @@ func hintsOnGroups(listed int, groups []nodegroup.Group, refusals map[string]str
 		hints = append(hints, fmt.Sprintf("No node groups found: %s no label of a known group. Name a group by labels: %s (%s).",
 			formatCount(len(nodes), "node carries", "nodes carry"), "kubectl nodeupgrade -l KEY=VALUE --current KEY=VALUE --dry-run", describeGroupingLabels(nodes)))
 	case listed == 0: // --outdated omitted all groups
-		hints = append(hints, "No node groups with outdated nodes found.")
+		hints = append(hints, "No node group with outdated nodes can be upgraded.")
 	}
 	if len(unknown) > 0 {
 		hints = append(hints, fmt.Sprintf("It is unknown which nodes of %s are outdated: pass --current KEY=VALUE, a label of current nodes.", strings.Join(unknown, ", ")))
