@@ -69,6 +69,9 @@ func (p *Provider) Groups(ctx context.Context, nodes []*corev1.Node) ([]nodegrou
 	if len(pools) == 0 && slices.ContainsFunc(nodes, Owns) {
 		return nil, errNoPools
 	}
+	if len(claims) == 0 && slices.ContainsFunc(nodes, Owns) {
+		return nil, errNoClaims
+	}
 	var groups []nodegroup.Group
 	for _, pool := range pools {
 		groups = append(groups, p.describe(pool, claims, began))
@@ -79,6 +82,9 @@ func (p *Provider) Groups(ctx context.Context, nodes []*corev1.Node) ([]nodegrou
 
 // errNoPools means that the cluster has nodes of Karpenter but serves no NodePools of the version that this package reads.
 var errNoPools = errors.New("reading Karpenter's NodePools: nodes have the label " + nodepool.Label + ", but the cluster has no NodePool of " + nodepool.APIVersion + ": upgrade Karpenter to 1.0 or newer")
+
+// errNoClaims means that the NodeClaims of existing nodes are not known. Without them no node can be called current.
+var errNoClaims = errors.New("reading Karpenter's NodePools: nodes have the label " + nodepool.Label + ", but the cluster has no NodeClaim of " + nodepool.APIVersion + ": check kubectl get nodeclaims")
 
 // Observe implements cloud.Provider.
 func (p *Provider) Observe(ctx context.Context, ref cloud.Ref) (nodegroup.Group, error) {

@@ -159,6 +159,13 @@ func TestUnreadablePoolsAreErrors(t *testing.T) {
 	if _, err := p.Groups(t.Context(), []*corev1.Node{node}); err == nil || !strings.Contains(err.Error(), "no NodePool of karpenter.sh/v1: upgrade Karpenter to 1.0 or newer") {
 		t.Errorf("nodes without NodePools: %v", err)
 	}
+	bare := karpenter.New((&readings{pools: []*nodepool.NodePool{newPool("workers")}}).read)
+	if _, err := bare.Groups(t.Context(), []*corev1.Node{node}); err == nil || !strings.Contains(err.Error(), "no NodeClaim of karpenter.sh/v1: check kubectl get nodeclaims") {
+		t.Errorf("nodes without NodeClaims: %v", err)
+	}
+	if groups, err := bare.Groups(t.Context(), nil); err != nil || len(groups) != 1 {
+		t.Errorf("a NodePool without nodes: %v, %v", groups, err)
+	}
 	if _, err := p.Observe(t.Context(), cloud.Ref{Name: "karpenter/workers"}); !errors.Is(err, cloud.ErrNotFound) {
 		t.Errorf("an unknown pool: %v", err)
 	}
