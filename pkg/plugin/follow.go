@@ -38,30 +38,32 @@ type followedUpgrade struct {
 	version   string
 	abandoned bool
 	forecast  forecaster
+	// status is the last status that was shown; nil before the first.
+	status *report.UpgradeStatus
 }
 
-// followUpgrade shows an upgrade until it ends or the context ends.
-func followUpgrade(ctx context.Context, s *session, g *groupContext) error {
+// followUpgrade shows an upgrade until it ends or the context ends, and returns the last status that it showed.
+func followUpgrade(ctx context.Context, s *session, g *groupContext) (*report.UpgradeStatus, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // stops a running forecast
 	f := &followedUpgrade{screen: newStatusScreen(s.line.console), s: s, g: reportedGroup{groupContext: g}, stale: true}
 	var err error
 	// The record that g.store has read may be deleted by now, so a new store is needed.
 	if f.follower, err = s.openStore(g.name).Follow(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	if f.watcher, err = cluster.WatchCluster(ctx, s.conn.Client, s.conn.Now); err != nil {
-		return err
+		return nil, err
 	}
 	cloudTick := time.NewTicker(cloudInterval)
 	defer cloudTick.Stop()
 	for {
 		over, err := f.showNow(ctx)
 		if over || err != nil {
-			return ignoreInterrupt(ctx, err)
+			return f.status, ignoreInterrupt(ctx, err)
 		}
 		if !f.waitForChange(ctx, cloudTick.C) {
-			return nil
+			return f.status, nil
 		}
 	}
 }
@@ -82,6 +84,7 @@ func (f *followedUpgrade) showNow(ctx context.Context) (over bool, err error) {
 	f.g.joinNodes(&f.g.record)
 	state := f.currentState(record, version)
 	status := f.g.makeStatus(state, f.g.now)
+	f.status = status
 	status.Leftovers = state.findAbandonedRun(f.g.group.Name)
 	if shown := f.g.shownRecord(&record); shown.IsRunning() {
 		if observes { // the record, the group and the cluster were read at the same moment

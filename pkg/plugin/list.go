@@ -12,7 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/karpenter"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodepool"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -129,15 +131,22 @@ func hintsOnGroups(listed int, groups []nodegroup.Group, refusals map[string]str
 // hintsOnUngroupedNodes returns hints that name the owners of nodes outside of all groups, so that users do not look for
 // these nodes in the list.
 func hintsOnUngroupedNodes(of providers, groups []nodegroup.Group, nodes []*corev1.Node) []string {
-	counts, owners := map[string]int{}, map[string]nodegroup.Owner{}
+	counts, owners, orphans := map[string]int{}, map[string]nodegroup.Owner{}, map[string]int{}
 	for _, node := range nodes {
 		owner, owned := nodegroup.OwnerOf(node)
-		if owned && !nodegroup.IsControlPlane(node) && !slices.ContainsFunc(groups, func(g nodegroup.Group) bool { return of.belongs(&g, node) }) {
+		switch {
+		case !owned || nodegroup.IsControlPlane(node) || slices.ContainsFunc(groups, func(g nodegroup.Group) bool { return of.belongs(&g, node) }):
+		case of.readsNodePools() && karpenter.Owns(node):
+			orphans[node.Labels[nodepool.Label]]++
+		default:
 			counts[owner.Name]++
 			owners[owner.Name] = owner
 		}
 	}
 	var hints []string
+	for _, pool := range slices.Sorted(maps.Keys(orphans)) {
+		hints = append(hints, fmt.Sprintf("Not listed: %s of NodePool %s, which does not exist: create it again, or delete the NodeClaims.", formatCount(orphans[pool], "node", "nodes"), pool))
+	}
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		hints = append(hints, fmt.Sprintf("Not listed: %s of %s: %s.", formatCount(counts[name], "node", "nodes"), name, owners[name].Remedy))
 	}

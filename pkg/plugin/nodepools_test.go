@@ -207,6 +207,9 @@ func TestStatusOfUncomparedNodePool(t *testing.T) {
 	if _, stderr, _ := invoke(t, "list"); !strings.Contains(stderr, "It is unknown which nodes of karpenter/workers are outdated: Karpenter has not yet") {
 		t.Errorf("the list says %q", stderr)
 	}
+	if stdout, stderr, code := invoke(t, "status", "workers", "--watch", "--exit-code"); code != exitWaiting {
+		t.Errorf("watched: exit code %d: %s%s", code, stdout, stderr)
+	}
 	p = driftingPool()
 	p.claims = strings.ReplaceAll(p.claims, `i-k`, `i-new`)
 	s := serveNodePools(t, p)
@@ -229,5 +232,16 @@ func TestStatusOfHaltedNodePool(t *testing.T) {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in\n%s%s", want, stdout, stderr)
 		}
+	}
+}
+
+// TestListNamesDeletedNodePool checks what the list says of nodes whose NodePool is gone: a change of that is no way to replace them.
+func TestListNamesDeletedNodePool(t *testing.T) {
+	s := serveNodePools(t, driftingPool())
+	node := build.Node("k3", "a")
+	node.Labels["karpenter.sh/nodepool"] = "deleted"
+	s.nodes = append(s.nodes, *node)
+	if _, stderr, _ := invoke(t, "list"); !strings.Contains(stderr, "Not listed: 1 node of NodePool deleted, which does not exist: create it again, or delete the NodeClaims.") || strings.Contains(stderr, "drift") {
+		t.Errorf("got %q", stderr)
 	}
 }

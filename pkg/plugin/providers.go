@@ -63,6 +63,9 @@ func (p providers) of(group string) cloud.Provider {
 	return p.main
 }
 
+// readsNodePools reports whether one of the providers is that of Karpenter's NodePools.
+func (p providers) readsNodePools() bool { return p.pools != nil || p.main.Name() == providerKarpenter }
+
 // listGroups returns the groups of all providers, the NodePools last.
 func (p providers) listGroups(ctx context.Context, nodes []*corev1.Node) ([]nodegroup.Group, error) {
 	if p.pools == nil {

@@ -85,7 +85,11 @@ func showStatus(ctx context.Context, c *command, flags statusFlags) error {
 		return err
 	}
 	if flags.watch {
-		return followUpgrade(ctx, s, g)
+		last, err := followUpgrade(ctx, s, g)
+		if err != nil || !flags.exitCode || last == nil {
+			return err
+		}
+		return exitOfStatus(last)
 	}
 	rec, err := g.store.LoadRecord(ctx) // read after the group: the forecast can use a record that is newer than the group
 	if err != nil {
