@@ -32,6 +32,7 @@ func (p *planning) makePlan(ctx context.Context) (*report.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	assumed = append(assumed, p.delayByPace(&forecast)...)
 	p.forecast = &forecast
 	if !p.record.IsResumable() { // a resumed upgrade has added some of its nodes already
 		addresses := preflight.CheckAddresses(p.members, &p.request, p.survey.Subnets)

@@ -245,3 +245,37 @@ func TestListNamesDeletedNodePool(t *testing.T) {
 		t.Errorf("got %q", stderr)
 	}
 }
+
+// TestPlanWaitsForBudgetsOfNodePool checks that the times of a plan begin when the budgets open, and that there are none if they never do.
+func TestPlanWaitsForBudgetsOfNodePool(t *testing.T) {
+	plan := func(budgets string) (text string, times struct {
+		Duration struct{ Earliest, Latest string }
+		Ends     *struct{}
+		Nodes    []struct{ Start struct{ Earliest string } }
+	},
+	) {
+		p := driftingPool()
+		p.pools = strings.Replace(p.pools, `[{"nodes":"1"}]`, budgets, 1)
+		s := serveNodePools(t, p)
+		for i := range s.pods {
+			s.pods[i].Annotations = nil
+		}
+		text, stderr, _ := invoke(t, "plan", "workers", "-o", "json")
+		if err := json.Unmarshal([]byte(text), &times); err != nil {
+			t.Fatalf("%v: %s%s", err, text, stderr)
+		}
+		return text, times
+	}
+	began := time.Now().UTC().Add(-time.Minute)
+	text, times := plan(`[{"nodes":"1"},{"nodes":"0","schedule":"` + began.Format("4 15") + ` * * *","duration":"3h"}]`)
+	takes, err := time.ParseDuration(times.Duration.Earliest)
+	if err != nil || takes < 2*time.Hour || len(times.Nodes) != 1 {
+		t.Fatalf("%v: it takes %s: %s", err, takes, text)
+	}
+	if start, err := time.ParseDuration(times.Nodes[0].Start.Earliest); err != nil || start < 2*time.Hour || start > takes {
+		t.Errorf("%v: the node starts after %s of %s", err, start, takes)
+	}
+	if text, times := plan(`[{"nodes":"0"}]`); times.Ends != nil || strings.Contains(text, "NodeCreationFailure") || !strings.Contains(text, "the budgets of the group allow no node") {
+		t.Errorf("budgets that never open: %s", text)
+	}
+}

@@ -88,10 +88,12 @@ func (p *planning) predictRest(ctx context.Context) (report.TimeLeft, error) {
 	return report.NewTimeLeft(lasts, forecast.Fast, forecast.Slow), err
 }
 
+// closingMinute is how times at which budgets open and close are written.
+const closingMinute = "2006-01-02 15:04 UTC"
+
 // addClosedTime adds to the duration of the rest the time until the group's cloud may replace nodes at all. It returns an error if
 // the cloud may not for as long as is known, or not to the end.
 func (p *planning) addClosedTime(lasts simulate.Span) (simulate.Span, error) {
-	const minute = "2006-01-02 15:04 UTC"
 	if p.group.Managed == nil || len(p.group.Managed.Pace) == 0 {
 		return lasts, nil
 	}
@@ -105,9 +107,44 @@ func (p *planning) addClosedTime(lasts simulate.Span) (simulate.Span, error) {
 	lasts.Latest.Duration += closed
 	closes := slices.IndexFunc(pace[opens:], func(c nodegroup.Pace) bool { return c.MaxUnavailable == 0 })
 	if closes > 0 && pace[opens+closes].From.Before(p.now.Add(lasts.Latest.Duration)) {
-		return lasts, fmt.Errorf("it may take longer than until %s, when the budgets of the group close again", pace[opens+closes].From.UTC().Format(minute))
+		return lasts, fmt.Errorf("it may take longer than until %s, when the budgets of the group close again", pace[opens+closes].From.UTC().Format(closingMinute))
 	}
 	return lasts, nil
+}
+
+// delayByPace adds to the forecast of a plan the time until the group's cloud may replace nodes at all, and returns what the plan
+// assumes. If the cloud may not for as long as is known, the forecast has no end.
+func (p *planning) delayByPace(f *simulate.Forecast) (assumed []string) {
+	if countOutdated(p.members) == 0 {
+		return nil
+	}
+	lasts, err := p.addClosedTime(f.Duration)
+	if err != nil {
+		assumed = append(assumed, err.Error())
+	}
+	if m := p.group.Managed; m != nil && len(m.Pace) > 0 && m.MaxUnavailable.N == 0 {
+		f.Duration, f.ExtraHours, f.Fast, f.Slow, f.Endless = simulate.Span{}, 0, simulate.Ending{}, simulate.Ending{}, "its budgets to allow a node"
+		return assumed
+	}
+	closed := lasts.Earliest.Duration - f.Duration.Earliest.Duration
+	if closed == 0 {
+		return assumed
+	}
+	f.Duration = lasts
+	for i := range f.Nodes {
+		for _, span := range []*simulate.Span{&f.Nodes[i].Start, &f.Nodes[i].End} {
+			if *span != (simulate.Span{}) || span == &f.Nodes[i].Start {
+				span.Earliest.Duration += closed
+				span.Latest.Duration += closed
+			}
+		}
+	}
+	for _, end := range []*simulate.Ending{&f.Fast, &f.Slow} {
+		if end.After.Duration > 0 {
+			end.After.Duration += closed
+		}
+	}
+	return append(assumed, "the budgets of the group allow no node until "+p.now.Add(closed).UTC().Format(closingMinute))
 }
 
 // rejectPassedOver returns an error if the group's cloud passes over nodes until a person changes something. others is how long
