@@ -27,7 +27,8 @@ type Blocked struct {
 	Unready string `json:"-"`
 	// Forces is true if the pod is deleted in spite of the obstacle when the drain's time is over.
 	Forces bool `json:"forces,omitempty"`
-	// Passed is true if the cloud does not begin to drain the node because of the obstacle, and continues with other nodes.
+	// Passed is true if the cloud does not begin to drain the node because of the obstacle, or waits in the drain without end, and
+	// continues with other nodes.
 	Passed bool `json:"passed,omitempty"`
 	// Lingers is true if the cloud goes on without the pod at Until, and deletes the pod with its node in the end (GKE G44).
 	Lingers bool `json:"lingers,omitempty"`

@@ -152,6 +152,9 @@ func (p *planning) runForecast(ctx context.Context, req record.Request, watch fu
 	if delegated && p.group.Can.Refill == nodegroup.RefillByPods { // the last machine may be gone at once
 		forecast.Duration.Earliest.Duration = max(0, forecast.Duration.Earliest.Duration-spec.Times.Leave)
 	}
+	if m := p.group.Managed; delegated && m != nil && m.DrainTimeout == nodegroup.EndlessDrain {
+		replaceEndlessDrain(&forecast)
+	}
 	if delegated && forecast.Endless == "" {
 		forecast.Duration.Latest.Duration += pollingDelay(len(forecast.Nodes), req.Window, looks)
 	}
@@ -190,6 +193,16 @@ func (p *planning) openCurrentNodes() []*corev1.Node {
 		}
 	}
 	return nodes
+}
+
+// replaceEndlessDrain turns a forecast that ends with the drain timeout of a cloud that has none into one without an end.
+func replaceEndlessDrain(f *simulate.Forecast) {
+	for _, end := range []simulate.Ending{f.Fast, f.Slow} {
+		if end.Result == record.PodEvictionFailure {
+			f.Duration, f.ExtraHours, f.Fast, f.Slow, f.Endless = simulate.Span{}, 0, simulate.Ending{}, simulate.Ending{}, "the pods of node "+end.Node+report.Parenthesize(end.Blocker)
+			return
+		}
+	}
 }
 
 // pollingDelay returns how much polling may delay an upgrade that the group's cloud carries out. The cloud drains

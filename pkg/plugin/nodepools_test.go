@@ -279,3 +279,22 @@ func TestPlanWaitsForBudgetsOfNodePool(t *testing.T) {
 		t.Errorf("budgets that never open: %s", text)
 	}
 }
+
+// TestStatusOfEndlessDrain checks that no end is given for a node that Karpenter drains behind a budget whose pods are not healthy: it
+// never gives up.
+func TestStatusOfEndlessDrain(t *testing.T) {
+	s := serveNodePools(t, driftingPool())
+	s.budgets = append(s.budgets, *build.Budget("job-0", build.Counts(3, 1, 2)))
+	for i := range s.pods {
+		s.pods[i].Annotations, s.pods[i].Labels = nil, map[string]string{"app": "job-0"}
+	}
+	for i := range s.nodes {
+		if s.nodes[i].Name == "k1" {
+			s.nodes[i].Spec.Taints = []corev1.Taint{{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoSchedule}}
+		}
+	}
+	stdout, stderr, _ := invoke(t, "status", "workers")
+	if !strings.Contains(stdout, "Remaining   not known: it would wait for the pods of node k1") || strings.Contains(stdout, "gives up") {
+		t.Errorf("the status is\n%s%s", stdout, stderr)
+	}
+}

@@ -555,7 +555,8 @@ func (d *decision) blockPods(m *nodegroup.Member, until time.Time) {
 			continue
 		}
 		name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-		d.addBlocked(drain.Blocked{Node: m.Name(), Pod: name, UID: pod.UID, Obstacle: prediction.Obstacle, Until: until})
+		endless := d.w.Group.Managed.PassesOver && !m.Instance.DeletesRest
+		d.addBlocked(drain.Blocked{Node: m.Name(), Pod: name, UID: pod.UID, Obstacle: prediction.Obstacle, Until: until, Passed: endless})
 	}
 	d.requeueAt(until)
 }

@@ -13,15 +13,18 @@ import (
 // such nodes.
 func (d *decision) blockPassedOver() {
 	for _, m := range d.count.pending {
+		closed := m.Node != nil && nodegroup.IsClosed(m.Node)
 		for _, b := range findKeepers(m, d.w.Budgets, d.w.Now) {
-			d.addBlocked(b)
+			if !closed || b.Kind == drain.Keeps { // blockPods adds the pods with budgets that the cloud evicts now
+				d.addBlocked(b)
+			}
 		}
 	}
 }
 
 // findKeepers returns what keeps the cloud from replacing a node. Before the cloud has begun, these are the annotation of the node and
-// its pods. After that, and on a cordoned node, only the annotations of pods count: their budgets are checked in the drain. Pods do
-// not count if the cloud deletes the rest of them after a time.
+// its pods. After that, and on a cordoned node, only pods count whose drain a person must end. Pods do not count if the cloud deletes the
+// rest of them after a time.
 func findKeepers(m *nodegroup.Member, budgets drain.Budgets, now time.Time) []drain.Blocked {
 	if m.Node == nil || !hasMachine(m) {
 		return nil
@@ -36,7 +39,7 @@ func findKeepers(m *nodegroup.Member, budgets drain.Budgets, now time.Time) []dr
 	closed := nodegroup.IsClosed(m.Node)
 	for _, pod := range m.Pods {
 		keeper := drain.FindKeeper(pod, budgets, now)
-		if keeper.Kind == drain.NoObstacle || closed && keeper.Kind != drain.Keeps {
+		if keeper.Kind == drain.NoObstacle || closed && keeper.Kind != drain.Keeps && !keeper.NeedsPerson() {
 			continue
 		}
 		name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
