@@ -246,7 +246,7 @@ verify-size:
 
 .PHONY: release-snapshot
 release-snapshot: ## Build the six archives into dist, and install one with krew and one by hand
-	GORELEASER_CURRENT_TAG=$$(awk '$$1 == "version:" { print $$2 }' krew.yaml) $(GORELEASER) release --snapshot --clean --skip=sign,sbom
+	GORELEASER_CURRENT_TAG=$$(awk '$$1 == "version:" { print $$2 }' krew.yaml) $(GORELEASER) release --snapshot --clean --skip=sign,sbom --timeout=4h
 	$(MAKE) --no-print-directory dist/krew.yaml
 	$(GO) build -C tools -o ../bin/ sigs.k8s.io/krew/cmd/krew
 	.ci/install dist
