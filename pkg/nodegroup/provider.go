@@ -45,6 +45,8 @@ type Manager struct {
 	Maintains bool
 	// cannot is, by verb, why the service does not support the verb and what the user can do instead.
 	cannot map[string]string
+	// BeginsByItself is true if it takes no request to begin; see Managed.ByItself.
+	BeginsByItself bool
 }
 
 // Providers returns the known providers.
@@ -74,7 +76,7 @@ func Providers() []Info {
 		{
 			Name: "karpenter", Model: "eks", Can: Capabilities{ListInstances: true, Refill: RefillByPods}, FenceTaint: ours, KindByNodes: "Karpenter NodePool, read from node labels",
 			Manager: Manager{
-				Name: "Karpenter", Operation: "roll-out",
+				Name: "Karpenter", Operation: "roll-out", BeginsByItself: true,
 				Taint: corev1.Taint{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoSchedule},
 				cannot: map[string]string{
 					"pause":    "Karpenter has no pause: set a budget of its NodePool to nodes: \"0\" with the reason Drifted",

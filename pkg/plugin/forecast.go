@@ -33,6 +33,7 @@ func (p *planning) makePlan(ctx context.Context) (*report.Plan, error) {
 		return nil, err
 	}
 	assumed = append(assumed, p.delayByPace(&forecast)...)
+	assumed = append(assumed, p.addPassedOver(&forecast)...)
 	p.forecast = &forecast
 	if !p.record.IsResumable() { // a resumed upgrade has added some of its nodes already
 		addresses := preflight.CheckAddresses(p.members, &p.request, p.survey.Subnets)

@@ -298,3 +298,22 @@ func TestStatusOfEndlessDrain(t *testing.T) {
 		t.Errorf("the status is\n%s%s", stdout, stderr)
 	}
 }
+
+// TestPlanShowsKeptNodes checks that a plan names what keeps a node that Karpenter passes over, and gives no time for it.
+func TestPlanShowsKeptNodes(t *testing.T) {
+	serveNodePools(t, driftingPool())
+	stdout, stderr, _ := invoke(t, "plan", "workers")
+	for _, want := range []string{"1 node to replace, 1 blocked, for an unknown time", "pod shop/job-0 (do-not-disrupt)"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in\n%s%s", want, stdout, stderr)
+		}
+	}
+	s := serveNodePools(t, driftingPool())
+	s.budgets = append(s.budgets, *build.Budget("job-0", build.Counts(1, 1, 1)))
+	for i := range s.pods {
+		s.pods[i].Annotations, s.pods[i].Labels = nil, map[string]string{"app": "job-0"}
+	}
+	if stdout, stderr, _ := invoke(t, "plan", "workers"); strings.Contains(stdout, "--skip-check") || !strings.Contains(stdout, "1 blocked, for an unknown time") {
+		t.Errorf("a closed budget:\n%s%s", stdout, stderr)
+	}
+}

@@ -1,9 +1,11 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -159,6 +161,29 @@ func (p *planning) rejectPassedOver(others simulate.Span) error {
 	default:
 		return fmt.Errorf("something keeps %s; the other %d take %s", formatCount(passed, "node", "nodes"), left, report.FormatSpan(others))
 	}
+}
+
+// addPassedOver adds to the forecast of a plan the nodes that the group's cloud passes over until a person changes something. The end
+// is then not known. It returns what the plan assumes.
+func (p *planning) addPassedOver(f *simulate.Forecast) (assumed []string) {
+	passed := upgrade.PassedOver(&p.group, p.members, p.cluster.view.Budgets, p.now)
+	if len(passed) == 0 {
+		return nil
+	}
+	why := p.rejectPassedOver(f.Duration).Error()
+	for _, name := range slices.Sorted(maps.Keys(passed)) {
+		b := passed[name]
+		blocker := b.BudgetName()
+		switch {
+		case blocker == "" && b.Pod.Name == "":
+			blocker = "node (do-not-disrupt)"
+		case blocker == "":
+			blocker = "pod " + b.Pod.String() + " (do-not-disrupt)"
+		}
+		f.Nodes = append(f.Nodes, simulate.NodeForecast{Name: name, Stuck: b.String(), Blocker: blocker})
+	}
+	f.Duration, f.Endless = simulate.Span{}, cmp.Or(f.Endless, "a person")
+	return []string{why}
 }
 
 // failureTime returns how long it takes until the cloud fails because it cannot drain the node, counted from now. Until

@@ -372,6 +372,9 @@ func planFooterLines(p *Plan, o Options) []string {
 
 // rulesBlockingStart returns the rules whose findings prevent the start of the upgrade, sorted.
 func (p *Plan) rulesBlockingStart() []string {
+	if nodegroup.InfoOf(p.Provider).Manager.BeginsByItself {
+		return nil // it passes over the blocked nodes
+	}
 	var rules []string
 	for i := range p.Findings {
 		if f := &p.Findings[i]; p.isStoppedBy(f) && !slices.Contains(rules, f.Rule) {
