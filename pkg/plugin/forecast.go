@@ -150,11 +150,8 @@ func (p *planning) runForecast(ctx context.Context, req record.Request, watch fu
 		assumed = append(assumed, "some data of the cloud is missing: "+p.surveyErr.Error())
 	}
 	forecast, err := simulate.Predict(ctx, spec, req)
-	if delegated && p.group.Can.Refill == nodegroup.RefillByPods { // the last machine may be gone at once
-		forecast.Duration.Earliest.Duration = max(0, forecast.Duration.Earliest.Duration-spec.Times.Leave)
-	}
-	if m := p.group.Managed; delegated && m != nil && m.DrainTimeout == nodegroup.EndlessDrain {
-		replaceEndlessDrain(&forecast)
+	if p.group.Managed != nil {
+		p.adaptToService(&forecast, spec.Times.Leave)
 	}
 	if delegated && forecast.Endless == "" {
 		forecast.Duration.Latest.Duration += pollingDelay(len(forecast.Nodes), req.Window, looks)
@@ -194,6 +191,17 @@ func (p *planning) openCurrentNodes() []*corev1.Node {
 		}
 	}
 	return nodes
+}
+
+// adaptToService changes a forecast where the service that replaces the nodes differs from this tool: Karpenter's last machine may be
+// gone at once instead of after the time leave, and it drains without end.
+func (p *planning) adaptToService(forecast *simulate.Forecast, leave time.Duration) {
+	if p.group.Can.Refill == nodegroup.RefillByPods {
+		forecast.Duration.Earliest.Duration = max(0, forecast.Duration.Earliest.Duration-leave)
+	}
+	if p.group.Managed.DrainTimeout == nodegroup.EndlessDrain {
+		replaceEndlessDrain(forecast)
+	}
 }
 
 // replaceEndlessDrain turns a forecast that ends with the drain timeout of a cloud that has none into one without an end.

@@ -84,21 +84,28 @@ func showStatus(ctx context.Context, c *command, flags statusFlags) error {
 	if err != nil {
 		return err
 	}
+	var status *report.UpgradeStatus
 	if flags.watch {
-		last, err := followUpgrade(ctx, s, g)
-		if err != nil || !flags.exitCode || last == nil {
-			return err
-		}
-		return exitOfStatus(last)
+		status, err = followUpgrade(ctx, s, g)
+	} else {
+		status, err = printStatusOnce(ctx, s, g)
 	}
+	if err != nil || !flags.exitCode || status == nil {
+		return err
+	}
+	return exitOfStatus(status)
+}
+
+// printStatusOnce prints the status of a group as it is now, and returns it.
+func printStatusOnce(ctx context.Context, s *session, g *groupContext) (*report.UpgradeStatus, error) {
 	rec, err := g.store.LoadRecord(ctx) // read after the group: the forecast can use a record that is newer than the group
 	if err != nil {
-		return err
+		return nil, err
 	}
 	asked := g.store.CurrentRequest()
-	lease, abandoned, err := c.readLease(ctx, g.store, name, &rec)
+	lease, abandoned, err := s.readLease(ctx, g.store, g.name, &rec)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	state := recordedState{record: rec, asked: asked, lease: lease, abandoned: abandoned}
 	r := &reportedGroup{groupContext: g}
@@ -108,18 +115,15 @@ func showStatus(ctx context.Context, c *command, flags statusFlags) error {
 		status.TimeLeft = s.forecastRest(ctx, *g, *shown, func(ctx context.Context, p *planning) error { return p.loadRestData(ctx, &restData{}) })
 	}
 	if status.Leftovers, err = findGroupLeftovers(ctx, s, g, state); err != nil {
-		return err
+		return nil, err
 	}
 	if why, remedy := g.store.UnreadableRequest(); why != "" {
 		status.Leftovers = append(status.Leftovers, report.Leftover{What: why, Remedy: remedy})
 	}
-	if err := c.writeStatusReport(status, &rec, s.account); err != nil {
-		return err
+	if err := s.writeStatusReport(status, &rec, s.account); err != nil {
+		return nil, err
 	}
-	if err := c.line.printStatus(status); err != nil || !flags.exitCode {
-		return err
-	}
-	return exitOfStatus(status)
+	return status, s.line.printStatus(status)
 }
 
 // exitOfStatus returns the exit code of status --exit-code as an error without a message, nil for 0. A group without an upgrade is
@@ -255,12 +259,7 @@ func (r *reportedGroup) makeStatus(state recordedState, now time.Time) *report.U
 	if rec.Run == "" {
 		status.Status, status.Outdated = record.Status{}, countOutdatedIfKnown(&r.group, r.members)
 		if status.Outdated == nil {
-			status.Unknown = "pass --current KEY=VALUE, a label of current nodes"
-			if owner := r.findOwnerRefusal(); owner != nil {
-				status.Unknown = owner.String()
-			} else if r.group.Managed != nil && r.group.Managed.ByItself != "" && r.group.Refusal != "" {
-				status.Unknown = r.group.Refusal
-			}
+			status.Unknown = r.whyUnknown()
 		}
 		return status
 	}
@@ -276,6 +275,17 @@ func (r *reportedGroup) makeStatus(state recordedState, now time.Time) *report.U
 	status.Impacts = upgrade.ListImpacts(&step.Record)
 	status.Status, status.Blocked, status.Suspended = step.Status, step.Blocked, report.ListStillSuspended(rec.Suspended, r.group.Suspended)
 	return status
+}
+
+// whyUnknown returns why it is not known which nodes of the group are outdated, or how a user makes it known.
+func (r *reportedGroup) whyUnknown() string {
+	if owner := r.findOwnerRefusal(); owner != nil {
+		return owner.String()
+	}
+	if m := r.group.Managed; m != nil && m.ByItself != "" && r.group.Refusal != "" {
+		return r.group.Refusal
+	}
+	return "pass --current KEY=VALUE, a label of current nodes"
 }
 
 // maxControllersRead is the maximum number of controllers that a status reads.

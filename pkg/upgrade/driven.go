@@ -44,15 +44,14 @@ func DelegatedAsOwn(group nodegroup.Group, members []nodegroup.Member, rec *reco
 // has added no node.
 func blueGreenUnderWay(group *nodegroup.Group, members []nodegroup.Member, rec *record.Record, own record.Record, now time.Time) record.Record {
 	policy := rec.Request.Policy()
-	books, added := rec.Ledger.Books(), 0
+	books := rec.Ledger.Books()
 	books.Zones = map[string]ledger.Zone{}
 	for _, i := range group.Instances {
 		if zone := books.Zones[i.Zone]; !i.Outdated {
 			books.Zones[i.Zone] = ledger.Zone{Surge: zone.Surge + 1, Launched: zone.Launched + 1}
-			added++
 		}
 	}
-	if added == 0 {
+	if len(books.Zones) == 0 {
 		return record.Record{}
 	}
 	own.Ledger, own.Nodes, own.Phase = ledger.FromBooks(books), map[string]record.NodeRecord{}, record.PhaseCreateGreen
