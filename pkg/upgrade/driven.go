@@ -45,13 +45,7 @@ func DelegatedAsOwn(group nodegroup.Group, members []nodegroup.Member, rec *reco
 func blueGreenUnderWay(group *nodegroup.Group, members []nodegroup.Member, rec *record.Record, own record.Record, now time.Time) record.Record {
 	policy := rec.Request.Policy()
 	books := rec.Ledger.Books()
-	books.Zones = map[string]ledger.Zone{}
-	for _, i := range group.Instances {
-		if zone := books.Zones[i.Zone]; !i.Outdated {
-			books.Zones[i.Zone] = ledger.Zone{Surge: zone.Surge + 1, Launched: zone.Launched + 1}
-		}
-	}
-	if len(books.Zones) == 0 {
+	if books.Zones = countNewNodes(group); len(books.Zones) == 0 {
 		return record.Record{}
 	}
 	own.Ledger, own.Nodes, own.Phase = ledger.FromBooks(books), map[string]record.NodeRecord{}, record.PhaseCreateGreen
@@ -79,6 +73,17 @@ func blueGreenUnderWay(group *nodegroup.Group, members []nodegroup.Member, rec *
 		own.Soak.Until = now
 	}
 	return own
+}
+
+// countNewNodes returns the current machines of each zone as nodes that were added and launched. Zones without any are left out.
+func countNewNodes(group *nodegroup.Group) map[string]ledger.Zone {
+	zones := map[string]ledger.Zone{}
+	for _, i := range group.Instances {
+		if zone := zones[i.Zone]; !i.Outdated {
+			zones[i.Zone] = ledger.Zone{Surge: zone.Surge + 1, Launched: zone.Launched + 1}
+		}
+	}
+	return zones
 }
 
 // hasCloudBegun reports whether the cluster shows that the cloud has begun to add or drain nodes.
