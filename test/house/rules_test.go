@@ -21,7 +21,7 @@ const rulesPage = "docs/internals/rules.md"
 // idPattern matches a rule's id. The families with three digits are those of preflight findings. docs/internals/rules.md describes each
 // family.
 const idPattern = `(?:[EGK][0-9]{2}|[ILS][0-9]{1,2}|` +
-	`(?:CAP|IAM|LB|NG|NS|PDB|POD|PRB|RBAC|REP|STR|SYS|TERM|TSC|VER|WH)[0-9]{3})`
+	`(?:CAP|IAM|KRP|LB|NG|NS|PDB|POD|PRB|RBAC|REP|STR|SYS|TERM|TSC|VER|WH)[0-9]{3})`
 
 var (
 	rowPattern       = regexp.MustCompile(`(?m)^\| (` + idPattern + `) \|(.*)$`)

@@ -22,7 +22,7 @@ const manifests = "pkg/preflight/testdata/rules"
 
 // Families are the families of rules that need tests and mutants, as a regular expression: the behaviour of EKS and GKE,
 // untrusted inputs (S30 and later), and the findings of check.
-const Families = "(?:E|G|S3|CAP|IAM|LB|NG|PDB|POD|PRB|RBAC|REP|STR|SYS|TERM|TSC|VER|WH)"
+const Families = "(?:E|G|S3|CAP|IAM|KRP|LB|NG|NS|PDB|POD|PRB|RBAC|REP|STR|SYS|TERM|TSC|VER|WH)"
 
 // Page is the page that defines the rules, each in a row of a table. A line "* E63: why" says why this tool does not have to follow a
 // rule.
